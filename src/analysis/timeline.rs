@@ -1,0 +1,80 @@
+//! The curves of memory over time: reserved, allocated, active, requested.
+
+use crate::analysis::curve::Curve;
+use crate::analysis::query::{Asked, Query};
+use crate::base::{Cancelled, HeapSize, Progress};
+use crate::model::{DeviceMemory, Position};
+use crate::replay::Totals;
+
+/// The four counters at every position of one device, exact, with their maxima at every scale.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsageTimeline {
+    /// Sum of segments.
+    pub reserved: Curve,
+    /// Sizes of blocks in use.
+    pub allocated: Curve,
+    /// Allocated and pending free: what the stacked picture stacks.
+    pub active: Curve,
+    /// What the program asked for, over active blocks.
+    pub requested: Curve,
+}
+
+impl UsageTimeline {
+    /// Adds up the lives of a device.
+    pub fn of(memory: &DeviceMemory, progress: &Progress) -> Result<UsageTimeline, Cancelled> {
+        let lives = &memory.allocations;
+        let slots = memory.trace.len() + 1;
+        progress.stage("adding up", 4)?;
+        let mut deltas = vec![0i64; slots];
+        let mut sum = |done: u64, rows: &mut dyn Iterator<Item = (Position, Position, u64)>| -> Result<Curve, Cancelled> {
+            deltas.fill(0);
+            for (from, to, bytes) in rows {
+                // A life that ends where it begins, or outside the trace, is never seen.
+                if from < to && (from.0 as usize) < slots {
+                    deltas[from.0 as usize] = deltas[from.0 as usize].saturating_add_unsigned(bytes);
+                    if let Some(end) = deltas.get_mut(to.0 as usize) {
+                        *end = end.saturating_sub_unsigned(bytes);
+                    }
+                }
+            }
+            progress.at(done)?;
+            Ok(Curve::from_deltas(&deltas))
+        };
+        let columns = |ends: &'static str| {
+            let to = if ends == "freed" { lives.freed() } else { lives.died() };
+            lives.born().iter().copied().zip(to.iter().copied())
+        };
+        Ok(UsageTimeline {
+            reserved: sum(1, &mut memory.segments.as_slice().iter().map(|s| (s.born, s.died, s.size)))?,
+            allocated: sum(2, &mut columns("freed").zip(lives.sizes()).map(|((a, b), s)| (a, b, *s)))?,
+            active: sum(3, &mut columns("died").zip(lives.sizes()).map(|((a, b), s)| (a, b, *s)))?,
+            requested: sum(4, &mut columns("died").zip(lives.requested()).map(|((a, b), s)| (a, b, *s)))?,
+        })
+    }
+    /// The counters at a position.
+    pub fn totals_at(&self, position: Position) -> Totals {
+        Totals {
+            reserved: self.reserved.at(position),
+            allocated: self.allocated.at(position),
+            active: self.active.at(position),
+            requested: self.requested.at(position),
+        }
+    }
+}
+
+impl Query for UsageTimeline {
+    const NAME: &'static str = "usage timeline";
+    type Params = ();
+    type Answer = UsageTimeline;
+
+    fn answer(asked: &Asked<'_>, (): &(), progress: &Progress) -> Result<UsageTimeline, Cancelled> {
+        UsageTimeline::of(asked.memory(), progress)
+    }
+}
+
+impl HeapSize for UsageTimeline {
+    fn heap_size(&self) -> usize {
+        let Self { reserved, allocated, active, requested } = self;
+        reserved.heap_size() + allocated.heap_size() + active.heap_size() + requested.heap_size()
+    }
+}

@@ -1,0 +1,25 @@
+#![doc = include_str!("map.md")]
+#![warn(missing_docs)]
+
+pub mod base;
+pub mod model;
+
+pub mod replay;
+
+pub mod format;
+
+pub mod analysis;
+
+pub mod raster;
+
+pub mod chart;
+
+pub mod paint;
+
+pub mod report;
+
+pub mod session;
+
+pub mod ui;
+
+pub mod cli;

@@ -1,0 +1,1 @@
+//! Floor 7: a snapshot on paper, and the JSON of the command line.

@@ -1,0 +1,1 @@
+//! Floor 9: the window. With `paint` the only folder that knows egui.
