@@ -7,13 +7,15 @@ use crate::session::document::DocumentId;
 use crate::session::jobs::{JobSpec, Lane};
 use crate::session::opening::{self, Source};
 use crate::session::workspace::{Place, Window, Workspace};
-use crate::session::{Answer, Command, Message, Session, persist, samples, source_file};
+use crate::session::{Answer, Command, Message, Session, samples, source_file};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The part of the axis that no zoom goes below, in axis units: an event, or a microsecond, fills the view.
 const SHORTEST_WINDOW: f64 = 1.0;
+/// The part of the byte axis that no zoom goes below.
+const SHORTEST_BYTES: f64 = 4096.0;
 /// A dialog that closes sooner than this was never there (`rfd` cannot tell "cancelled" from "no dialog").
 const NO_DIALOG: Duration = Duration::from_millis(300);
 
@@ -63,7 +65,7 @@ impl Session {
             }),
             Command::Fit => self.change_place(|place| (place.window, place.bytes) = (Window::Whole, None)),
             Command::FrameSelection => self.frame_selection(),
-            Command::SetBytes(bytes) => self.change_place(|place| place.bytes = bytes.and_then(checked_share)),
+            Command::SetBytes(bytes) => self.change_place(|place| place.bytes = bytes.and_then(checked_bytes)),
             Command::Select(item) => {
                 self.change_place(|place| (place.selection, place.range) = (vec![item], None));
             }
@@ -158,6 +160,7 @@ impl Session {
         let Some(at) = self.documents.iter().position(|document| document.id == id) else { return };
         self.documents.remove(at);
         self.memo.get_mut().forget(id);
+        self.pictures.get_mut().forget(id);
         for (job, document) in &self.opening {
             if *document == id {
                 self.jobs.cancel(*job);
@@ -317,14 +320,10 @@ fn limited(range: Range<f64>, span: &Range<f64>) -> Option<Range<f64>> {
     Some(start..start + length)
 }
 
-/// A share of the byte axis, from the bottom; none for all of it.
-fn checked_share((from, to): (f64, f64)) -> Option<(f64, f64)> {
-    let length = (to - from).clamp(1e-6, 1.0);
-    if !length.is_finite() || !from.is_finite() || 1.0 <= length {
-        return None;
-    }
-    let from = from.clamp(0.0, 1.0 - length);
-    Some((from, from + length))
+/// A range of bytes that is worth looking at; none where it is not.
+fn checked_bytes(range: Range<f64>) -> Option<Range<f64>> {
+    let length = (range.end - range.start).max(SHORTEST_BYTES);
+    (length.is_finite() && range.start.is_finite()).then(|| range.start.max(0.0)..range.start.max(0.0) + length)
 }
 
 #[cfg(test)]
@@ -351,11 +350,14 @@ mod tests {
             };
             assert!(near, "{range:?}: {got:?}");
         }
-        for (share, expected) in
-            [((0.0, 1.0), None), ((0.25, 0.5), Some((0.25, 0.5))), ((0.9, 1.2), Some((0.7, 1.0))), ((-1.0, 5.0), None)]
-        {
-            let got = checked_share(share);
-            assert_eq!(got.map(|(a, b)| ((a * 1e6).round(), (b * 1e6).round())), expected.map(|(a, b)| (a * 1e6, b * 1e6)));
+        for (range, expected) in [
+            (0.0..1e9, Some(0.0..1e9)),
+            (-5e3..1e6, Some(0.0..1.005e6)),
+            (1e6..1e6, Some(1e6..1e6 + SHORTEST_BYTES)),
+            (f64::NAN..1.0, None),
+            (0.0..f64::INFINITY, None),
+        ] {
+            assert_eq!(checked_bytes(range), expected);
         }
     }
 }

@@ -19,6 +19,7 @@ impl Session {
             }
             JobEvent::Delivered(Message::Answer(put)) => put(self.memo.get_mut()),
             JobEvent::Delivered(Message::Commands(commands)) => self.commands.get_mut().extend(commands),
+            JobEvent::Delivered(Message::Picture(key, look, raster)) => self.pictures.get_mut().arrive(key, look, raster),
             JobEvent::Delivered(Message::Note { text, is_error }) => self.note(text, is_error),
             JobEvent::Ended { status, result } => self.job_ended(&status, result),
         }
@@ -58,6 +59,7 @@ impl Session {
 
     fn job_ended(&mut self, status: &JobStatus, result: Result<(), JobError>) {
         let opened = self.opening.remove(&status.id);
+        self.pictures.get_mut().job_ended(status.id);
         let Err(error) = result else { return };
         self.memo.get_mut().job_ended(status.id, &error);
         if let Some(id) = opened {

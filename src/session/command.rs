@@ -54,8 +54,8 @@ pub enum Command {
     Fit,
     /// Shows the life of what is selected, with some room around it.
     FrameSelection,
-    /// Shows a share of the byte axis.
-    SetBytes(Option<(f64, f64)>),
+    /// Shows a part of the byte axis, or all of it.
+    SetBytes(Option<Range<f64>>),
     /// Selects one thing.
     Select(Item),
     /// Selects a stretch of time.

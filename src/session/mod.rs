@@ -7,15 +7,16 @@
 
 mod apply;
 mod arrive;
-pub mod clock;
 pub mod command;
 pub mod document;
 pub mod event_rows;
 pub mod history;
 pub mod jobs;
+pub mod lookups;
 pub mod memo;
 pub mod opening;
 pub mod persist;
+pub mod pictures;
 pub mod samples;
 pub mod source_file;
 pub mod workspace;
@@ -29,13 +30,15 @@ pub use workspace::{EventFilter, Place, Window, Workspace};
 use crate::analysis::{Asked, Query, StateAt, Subject, UsageTimeline};
 use crate::chart::{Clock, Theme};
 use crate::model::{DeviceId, DeviceMemory, Item};
+use crate::raster::Raster;
 use crate::replay::{MemoryState, Replay};
-use clock::{ClockOf, WeighedClock};
 use event_rows::EventRows;
 use history::History;
 use jobs::{JobError, JobId, JobSpec, Jobs, Lane, Slot};
+use lookups::{ClockOf, InksOf, RangeTotals, WeighedClock};
 use memo::{Memo, Scope};
 use persist::Saved;
+use pictures::{Look, PictureKey, Pictures};
 use std::any::TypeId;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -79,6 +82,7 @@ pub(crate) enum Message {
     Replays(DocumentId, Arc<Vec<Replay>>),
     Answer(Box<dyn FnOnce(&mut Memo) + Send>),
     Commands(Vec<Command>),
+    Picture(PictureKey, Look, Raster),
     Note { text: String, is_error: bool },
 }
 
@@ -90,6 +94,7 @@ impl std::fmt::Debug for Message {
             Message::Replays(..) => "Replays",
             Message::Answer(_) => "Answer",
             Message::Commands(_) => "Commands",
+            Message::Picture(..) => "Picture",
             Message::Note { .. } => "Note",
         })
     }
@@ -103,6 +108,7 @@ pub struct Session {
     jobs: Jobs<Message>,
     opening: BTreeMap<JobId, DocumentId>,
     memo: RefCell<Memo>,
+    pictures: RefCell<Pictures>,
     commands: RefCell<Vec<Command>>,
     hovered: Option<Item>,
     hover_next: Cell<Option<Item>>,
@@ -128,6 +134,7 @@ impl Session {
             jobs: Jobs::new(workers),
             opening: BTreeMap::new(),
             memo: RefCell::new(Memo::new(ANSWER_BUDGET)),
+            pictures: RefCell::default(),
             commands: RefCell::default(),
             hovered: None,
             hover_next: Cell::new(None),
@@ -304,5 +311,12 @@ impl Session {
 
 /// Questions that look at lives and events only are answered before the replays are laid.
 fn needs_replays<Q: Query>() -> bool {
-    ![TypeId::of::<UsageTimeline>(), TypeId::of::<ClockOf>(), TypeId::of::<EventRows>()].contains(&TypeId::of::<Q>())
+    let without = [
+        TypeId::of::<UsageTimeline>(),
+        TypeId::of::<ClockOf>(),
+        TypeId::of::<InksOf>(),
+        TypeId::of::<RangeTotals>(),
+        TypeId::of::<EventRows>(),
+    ];
+    !without.contains(&TypeId::of::<Q>())
 }

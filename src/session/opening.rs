@@ -9,7 +9,7 @@ use crate::chart::TimeAxis;
 use crate::format;
 use crate::model::Snapshot;
 use crate::replay::Replay;
-use crate::session::clock::ClockOf;
+use crate::session::lookups::ClockOf;
 use crate::session::document::{Document, DocumentId};
 use crate::session::jobs::{JobContext, JobError};
 use crate::session::memo::{Memo, Scope};

@@ -45,8 +45,8 @@ pub struct Place {
     pub cursor: Position,
     /// The part of the time axis one sees.
     pub window: Window,
-    /// The part of the byte axis one sees, as a share of its whole height from the bottom; none: all.
-    pub bytes: Option<(f64, f64)>,
+    /// The part of the byte axis one sees; none: all of it.
+    pub bytes: Option<Range<f64>>,
     /// What is selected, the leading one first.
     pub selection: Vec<Item>,
     /// A stretch of time whose totals are shown.
