@@ -87,6 +87,11 @@ struct Laying<'a> {
 impl Laying<'_> {
     fn lay(&mut self, ids: &[AllocationId]) {
         let mut ids = ids.iter().copied().peekable();
+        let position = self.state.position;
+        let exists = |piece: &&Segment| piece.exists_at(position);
+        // From the lives, like every other total: where contradictory input makes segments overlap, the
+        // layout below shows each byte once.
+        self.state.totals.reserved = self.device.segments.as_slice().iter().filter(exists).map(|piece| piece.size).sum();
         for (id, piece, end) in runs(self.device, self.state.position) {
             // A block outside every segment is given one of its own by `lives`; a stray one is still counted.
             while let Some(stray) = ids.next_if(|id| self.device.allocations.addresses()[id.0 as usize] < piece.address) {
@@ -111,7 +116,6 @@ impl Laying<'_> {
             }
             gap(&mut self.state.blocks, cursor, end);
             let size = end - piece.address;
-            self.state.totals.reserved += size;
             self.state.largest_free_block = self.state.largest_free_block.max(largest);
             if !piece.expandable && 0 < active {
                 self.state.inactive_split += free;
