@@ -88,7 +88,7 @@ impl Laying<'_> {
     fn lay(&mut self, ids: &[AllocationId]) {
         let mut ids = ids.iter().copied().peekable();
         let position = self.state.position;
-        let exists = |piece: &&Segment| piece.exists_at(position);
+        let exists = |piece: &&Segment| !piece.inferred && piece.exists_at(position);
         // From the lives, like every other total: where contradictory input makes segments overlap, the
         // layout below shows each byte once.
         self.state.totals.reserved = self.device.segments.as_slice().iter().filter(exists).map(|piece| piece.size).sum();
@@ -120,9 +120,20 @@ impl Laying<'_> {
             if !piece.expandable && 0 < active {
                 self.state.inactive_split += free;
             }
-            let Segment { address, stream, pool, class, expandable, stack, .. } = piece;
+            let Segment { address, stream, pool, class, expandable, stack, inferred, .. } = piece;
             let blocks = first..self.state.blocks.len();
-            self.state.segments.push(StateSegment { address, size, id, stream, pool, class, expandable, stack, blocks });
+            self.state.segments.push(StateSegment {
+                address,
+                size,
+                id,
+                stream,
+                pool,
+                class,
+                expandable,
+                stack,
+                inferred,
+                blocks,
+            });
             let sums = self.pools.entry((pool, class, stream)).or_insert(PoolState {
                 pool,
                 class,
@@ -133,11 +144,11 @@ impl Laying<'_> {
                 largest_free_block: 0,
                 segments: 0,
             });
-            sums.reserved += size;
+            sums.reserved += if inferred { 0 } else { size };
             sums.active += active;
             sums.free += free;
             sums.largest_free_block = sums.largest_free_block.max(largest);
-            sums.segments += 1;
+            sums.segments += u64::from(!inferred);
         }
         for stray in ids {
             self.count(stray);
