@@ -1,2 +1,3 @@
-#[test]
-fn t() {}
+//! The integration tests, one binary: egui links once. A line a boundary.
+
+mod engine;
