@@ -1,2 +1,3 @@
-#[test]
-fn t() {}
+//! All integration tests in one binary, so that the window's libraries link once; one module a boundary.
+
+mod architecture;
