@@ -115,6 +115,22 @@ pub struct Allocations {
 }
 
 impl Allocations {
+    /// An empty table with room for so many lives.
+    pub fn with_capacity(lives: usize) -> Self {
+        Self {
+            address: Vec::with_capacity(lives).into(),
+            size: Vec::with_capacity(lives).into(),
+            requested: Vec::with_capacity(lives).into(),
+            born: Vec::with_capacity(lives).into(),
+            freed: Vec::with_capacity(lives).into(),
+            died: Vec::with_capacity(lives).into(),
+            stream: Vec::with_capacity(lives).into(),
+            segment: Vec::with_capacity(lives).into(),
+            stack: Vec::with_capacity(lives).into(),
+            use_number: Vec::with_capacity(lives).into(),
+            flags: Vec::with_capacity(lives).into(),
+        }
+    }
     /// Appends a life. Whoever fills the table keeps its order (only `replay` does).
     pub fn push(&mut self, allocation: Allocation) -> AllocationId {
         let Allocation { address, size, requested, born, freed, died, stream, segment, stack, use_number, flags } = allocation;

@@ -27,8 +27,8 @@
 use crate::base::{Cancelled, Column, Progress};
 use crate::model::AllocatorSettings;
 use crate::model::{
-    Annotation, AnnotationMark, BlockState, DeviceMemory, MarkStage, Origin, PoolId, Pools, SizeClass, Snapshot, StackId,
-    StackTable, StreamId, Streams, Trace, WarningKind, Warnings,
+    Annotation, AnnotationMark, BlockState, MarkStage, Origin, PoolId, Pools, SizeClass, Snapshot, StackId, StackTable, StreamId,
+    Streams, Trace, WarningKind, Warnings,
 };
 use crate::replay::{coverage, lives};
 use std::collections::BTreeMap;
@@ -107,12 +107,12 @@ impl SnapshotBuilder {
     }
     /// Builds the snapshot: pairs events, infers lives and sizes, judges coverage.
     pub fn finish(self, origin: Origin, progress: &Progress) -> Result<Snapshot, Cancelled> {
-        let Self { stacks, streams, mut pools, settings, marks, mut warnings, devices } = self;
+        let Self { stacks, streams, pools, settings, marks, mut warnings, devices } = self;
         let mut built = Column::new();
         let (host, gpus): (Vec<_>, Vec<_>) = devices.into_iter().partition(|(ordinal, _)| *ordinal < 0);
         for (ordinal, record) in gpus.into_iter().chain(host) {
             let segments_known = record.segments_known;
-            let mut lives = lives::infer(ordinal, record, &settings, &mut pools, &mut warnings, progress)?;
+            let mut lives = lives::infer(ordinal, record, &settings, &mut warnings, progress)?;
             let annotations = pair_marks(marks.iter().filter(|mark| mark.device == ordinal));
             let gaps = coverage::judge(&lives.memory, &stacks, &settings, segments_known, &lives.findings);
             lives.memory.coverage = gaps;

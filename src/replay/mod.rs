@@ -9,6 +9,7 @@ pub mod builder;
 pub mod checkpoint;
 pub mod coverage;
 pub mod lives;
+pub mod pieces;
 pub mod sizes;
 pub mod state;
 
