@@ -75,14 +75,15 @@ fn watched<T>(work: impl FnOnce(&Progress) -> T) -> T {
         return work(&progress);
     }
     let (done, waiting) = mpsc::channel::<()>();
+    let watched = progress.clone();
     // The watcher only reads the progress and ends when the work drops its side of the channel.
     std::thread::scope(|threads| {
-        threads.spawn(|| {
+        threads.spawn(move || {
             let (mut wait, mut shown) = (PATIENCE, false);
             let mut terminal = io::stderr();
             while waiting.recv_timeout(wait) == Err(mpsc::RecvTimeoutError::Timeout) {
-                let share = progress.fraction().map_or(String::new(), |share| format!(" {:.0} %", share * 100.0));
-                let _ = write!(terminal, "\r\x1b[2K{}{share}", progress.stage_name());
+                let share = watched.fraction().map_or(String::new(), |share| format!(" {:.0} %", share * 100.0));
+                let _ = write!(terminal, "\r\x1b[2K{}{share}", watched.stage_name());
                 let _ = terminal.flush();
                 (wait, shown) = (REFRESH, true);
             }

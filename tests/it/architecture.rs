@@ -70,6 +70,7 @@ const ONLY_AT: &[(&[&str], &[&str], &str)] = &[
     (&[".", "expect", "("], &[], "an error is handled or passed on, never unwrapped"),
     (&["Color32", "::", "from_*"], &["ui/theme.rs", "paint/"], "colours are inks; the theme and the painter mix them"),
     (&["thread", "::", "spawn"], &["session/jobs.rs", "capture/child.rs"], "threads start in the jobs alone"),
+    (&["thread", "::", "scope"], &["cli/opening.rs"], "threads start in the jobs alone; the progress line is the exception"),
     (&["println", "!"], &["cli/"], "only the command line prints"),
     (&["print", "!"], &["cli/"], "only the command line prints"),
     (&["eprintln", "!"], &["cli/", "ui/"], "only the command line and the window print"),
@@ -80,7 +81,7 @@ const ONLY_AT: &[(&[&str], &[&str], &str)] = &[
 ];
 
 /// Folders with one file a member: the register in their `mod.rs`, and the files that are no members.
-const WINGS: &[(&str, &str, &[&str])] = &[("cli", "COMMANDS", &["command", "moment", "text"])];
+const WINGS: &[(&str, &str, &[&str])] = &[("cli", "COMMANDS", &["command", "moment", "opening", "output", "table"])];
 
 /// From this length on a file says at its head why it is one file …
 const LONG_FILE_LINES: usize = 600;
