@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Sums over a device, in bytes; the words are PyTorch's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Sum of segments.
+    /// Sum of the segments the file names.
     pub reserved: u64,
     /// Sizes of blocks in use.
     pub allocated: u64,
@@ -65,6 +65,8 @@ pub struct StateSegment {
     pub expandable: bool,
     /// Where it was created.
     pub stack: StackId,
+    /// The file does not name it: made up around a block in no known segment, and not counted in reserved.
+    pub inferred: bool,
     /// Its blocks and gaps, as rows of [`MemoryState::blocks`].
     pub blocks: Range<usize>,
 }

@@ -2,6 +2,7 @@
 
 mod architecture;
 mod cli;
+mod engine;
 mod naive;
 mod samples;
 mod truth;
