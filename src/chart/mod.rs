@@ -1,1 +1,16 @@
 //! Floor 5: answers become drawings, in plain numbers. No toolkit, no files, no state.
+//!
+//! A chart is a pure function from an input struct to a [`Drawing`]; the window paints it on the screen,
+//! the report off-screen, through the same painter. To add a chart: one file and one `pub mod` line here.
+
+pub mod axis;
+pub mod drawing;
+pub mod ink;
+pub mod segment_map;
+pub mod usage;
+
+pub use axis::{Clock, Scale, Tick, TimeAxis};
+pub use drawing::{Anchor, Area, Drawing, Fit, Mark, RasterSlot, Shape, TextSize};
+pub use ink::{BlockColour, ColourBy, Ink, Inks, Palette, Theme};
+pub use segment_map::{SegmentMapDrawing, SegmentMapInput};
+pub use usage::{PlacedRaster, UsageFrame, UsageInput};

@@ -43,7 +43,7 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
         options.scale = *scale;
     }
     if matches.get_one::<String>("theme").is_some_and(|theme| theme == "dark") {
-        options.theme = crate::report::report::Theme::Dark;
+        options.theme = crate::chart::Theme::Dark;
     }
     let [file] = files[..] else { bail!("a picture shows one file, {} were named: run `report` once for each", files.len()) };
     write(file, moment::device_of(matches), moment::of(matches), out, &options)?;

@@ -1,0 +1,432 @@
+//! What a colour means, and the two palettes that give meanings their values.
+//!
+//! Always: one meaning of block colour at a time ([`ColourBy`]); free memory is the background; red is
+//! kept for what failed. A stack's colour follows from the text of its frames alone, so it is the same in
+//! every view and in every file. Text reaches a contrast of 4.5:1 on what it stands on, in both palettes.
+
+use crate::base::Bytes;
+use crate::model::{AllocationId, BlockState, DeviceMemory, Position, Snapshot, StackTable};
+pub use crate::raster::ColourBy;
+use crate::raster::{ColourTable, age_class, size_class};
+
+/// What the colour of a block says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BlockColour {
+    /// Allocated at the stack whose frames' text has this hash.
+    Stack(u32),
+    /// Allocated where no stack was kept.
+    NoStack,
+    /// Its size lies in this class of [`SIZE_CLASSES`].
+    Size(u8),
+    /// Its age lies in this class of [`AGE_CLASSES`].
+    Age(u8),
+    /// It lies in the pool of this row.
+    Pool(u32),
+    /// It was allocated on the stream of this row.
+    Stream(u32),
+    /// It is in this state.
+    State(BlockState),
+}
+
+/// Names of the size classes, by [`crate::raster::size_class`].
+pub const SIZE_CLASSES: [&str; 8] = [
+    "under 4 KiB",
+    "under 64 KiB",
+    "up to 1 MiB",
+    "under 10 MiB",
+    "under 64 MiB",
+    "under 256 MiB",
+    "under 1 GiB",
+    "1 GiB and more",
+];
+
+/// Names of the age classes, by [`crate::raster::age_class`].
+pub const AGE_CLASSES: [&str; 7] = [
+    "under 10 events old",
+    "under 100 events",
+    "under 1 000 events",
+    "under 10 000 events",
+    "under 100 000 events",
+    "100 000 events and more",
+    "older than the trace",
+];
+
+/// What a colour means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ink {
+    /// A block.
+    Block(BlockColour),
+    /// A part of a pixel filled by blocks, the largest of this colour; the share in 1/255.
+    Part(BlockColour, u8),
+    /// The part of a block that rounding added or that was not split off: its hue, paler.
+    Rounding(BlockColour),
+    /// Text on a block.
+    OnBlock,
+    /// The paper itself; free memory inside segments too.
+    Background,
+    /// What lies around pictures.
+    Panel,
+    /// The border of a segment.
+    SegmentBorder,
+    /// Hatching and outline of blocks that wait for another stream.
+    Pending,
+    /// Hatching of gaps too small for the request in question.
+    TooSmall,
+    /// Lines of an axis grid.
+    Grid,
+    /// Labels of an axis.
+    AxisText,
+    /// Normal text.
+    Text,
+    /// Text of second rank.
+    WeakText,
+    /// The line of reserved memory.
+    Reserved,
+    /// The line of the device's capacity.
+    Capacity,
+    /// Memory in use as one area, where single blocks are not shown.
+    Usage,
+    /// An allocation that failed.
+    Oom,
+    /// The cursor.
+    Cursor,
+    /// What is selected.
+    Selected,
+    /// What the pointer is on.
+    Hovered,
+    /// Named spans of time; neighbours alternate.
+    Annotation(bool),
+    /// What lies outside the visible window, in the overview.
+    Shade,
+    /// A selected range of time.
+    Range,
+    /// A mark the user set.
+    UserMark,
+}
+
+/// Light or dark.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Theme {
+    /// Dark on light.
+    #[default]
+    Light,
+    /// Light on dark.
+    Dark,
+}
+
+/// The values of all inks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Palette {
+    /// Which of the two.
+    pub theme: Theme,
+}
+
+/// Colours of blocks for one snapshot, by one meaning; made once per snapshot and meaning.
+#[derive(Clone, Debug)]
+pub struct Inks {
+    by: ColourBy,
+    /// Content hash of each stack, by row; empty where colours do not follow stacks.
+    stacks: Vec<u32>,
+    pools: usize,
+    streams: usize,
+}
+
+impl Inks {
+    /// Prepares the colours of a snapshot.
+    pub fn new(snapshot: &Snapshot, by: ColourBy) -> Inks {
+        let stacks = if by == ColourBy::Stack { content_hashes(&snapshot.stacks) } else { Vec::new() };
+        Inks { by, stacks, pools: snapshot.pools.len(), streams: snapshot.streams.len() }
+    }
+    /// What the colours mean.
+    pub fn by(&self) -> ColourBy {
+        self.by
+    }
+    /// The colour of an allocation at a moment (only age and state depend on it).
+    pub fn block(&self, memory: &DeviceMemory, id: AllocationId, at: Position) -> BlockColour {
+        self.of_row(ColourTable::row(self.by, memory, id, at))
+    }
+    /// The colours as a table for the raster.
+    pub fn table(&self, palette: Palette) -> ColourTable {
+        let rows = match self.by {
+            ColourBy::Stack => self.stacks.len(),
+            ColourBy::Size => SIZE_CLASSES.len(),
+            ColourBy::Age => AGE_CLASSES.len(),
+            ColourBy::Pool => self.pools,
+            ColourBy::Stream => self.streams,
+            ColourBy::State => 2,
+        };
+        let value = |row: usize| {
+            let [r, g, b, _] = palette.rgba(Ink::Block(self.of_row(row as u32)));
+            [r, g, b]
+        };
+        let [r, g, b, _] = palette.rgba(Ink::Block(BlockColour::NoStack));
+        ColourTable { by: self.by, colours: (0..rows).map(value).collect(), other: [r, g, b] }
+    }
+    /// The meanings with a name each; none for stacks, which are too many.
+    pub fn legend(&self, snapshot: &Snapshot) -> Vec<(BlockColour, String)> {
+        match self.by {
+            ColourBy::Stack => Vec::new(),
+            ColourBy::Size => (0..).zip(SIZE_CLASSES).map(|(i, name)| (BlockColour::Size(i), name.to_owned())).collect(),
+            ColourBy::Age => (0..).zip(AGE_CLASSES).map(|(i, name)| (BlockColour::Age(i), name.to_owned())).collect(),
+            ColourBy::Pool => (0..self.pools as u32)
+                .map(|row| (BlockColour::Pool(row), pool_name(snapshot, crate::model::PoolId(row))))
+                .collect(),
+            ColourBy::Stream => (0..self.streams as u32)
+                .map(|row| (BlockColour::Stream(row), stream_name(snapshot, crate::model::StreamId(row))))
+                .collect(),
+            ColourBy::State => [BlockState::ActiveAllocated, BlockState::ActivePendingFree]
+                .map(|state| (BlockColour::State(state), state.name().replace('_', " ")))
+                .to_vec(),
+        }
+    }
+
+    fn of_row(&self, row: u32) -> BlockColour {
+        match self.by {
+            ColourBy::Stack => match self.stacks.get(row as usize) {
+                Some(hash) if row != 0 => BlockColour::Stack(*hash),
+                _ => BlockColour::NoStack,
+            },
+            ColourBy::Size => BlockColour::Size(row as u8),
+            ColourBy::Age => BlockColour::Age(row as u8),
+            ColourBy::Pool => BlockColour::Pool(row),
+            ColourBy::Stream => BlockColour::Stream(row),
+            ColourBy::State if row == 0 => BlockColour::State(BlockState::ActiveAllocated),
+            ColourBy::State => BlockColour::State(BlockState::ActivePendingFree),
+        }
+    }
+}
+
+/// The size class of a size, as a colour.
+pub fn size_colour(size: Bytes) -> BlockColour {
+    BlockColour::Size(size_class(size.0))
+}
+
+/// The age class of an age in events, as a colour; none: older than the trace.
+pub fn age_colour(events: Option<u32>) -> BlockColour {
+    BlockColour::Age(age_class(events))
+}
+
+/// A pool's name: `default pool`, or `pool (1, 0)` with PyTorch's pair.
+pub fn pool_name(snapshot: &Snapshot, pool: crate::model::PoolId) -> String {
+    match snapshot.pools.pair(pool) {
+        (0, 0) => "default pool".to_owned(),
+        (a, b) => format!("private pool ({a}, {b})"),
+    }
+}
+
+/// A stream's name: `default stream`, or `stream 0x7f…` with its raw handle.
+pub fn stream_name(snapshot: &Snapshot, stream: crate::model::StreamId) -> String {
+    match snapshot.streams.handle(stream) {
+        0 => "default stream".to_owned(),
+        handle if 0 < handle && handle < 4096 => format!("stream {handle}"),
+        handle => format!("stream 0x{handle:x}"),
+    }
+}
+
+/// A hash of each stack's text (functions, files, lines), equal in all files that hold the same code.
+pub fn content_hashes(stacks: &StackTable) -> Vec<u32> {
+    let frames: Vec<u64> = (0..stacks.frame_count() as u32)
+        .map(|row| {
+            let id = crate::model::FrameId(row);
+            let text = fnv(fnv(FNV_START, stacks.function(id).as_bytes()), b"\0");
+            let file = fnv(fnv(text, stacks.file(id).as_bytes()), b"\0");
+            fnv(file, &stacks.frame(id).line.to_le_bytes())
+        })
+        .collect();
+    (0..stacks.len() as u32)
+        .map(|row| {
+            let ids = stacks.frames(crate::model::StackId(row));
+            let hash = ids.iter().fold(FNV_START, |hash, id| fnv(hash, &frames[id.0 as usize].to_le_bytes()));
+            // The low bits of FNV mix poorly; the palette takes remainders.
+            (hash ^ (hash >> 32)) as u32 ^ ((hash >> 17) as u32).rotate_left(7)
+        })
+        .collect()
+}
+
+const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a, whose value is the same on every machine and in every run.
+fn fnv(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Hues of stacks: 24 steps around the circle without its red eighth, which is kept for failures.
+const HUES: u32 = 24;
+
+impl Palette {
+    /// Dark on light.
+    pub const LIGHT: Palette = Palette { theme: Theme::Light };
+    /// Light on dark.
+    pub const DARK: Palette = Palette { theme: Theme::Dark };
+
+    /// The value of an ink, not premultiplied: red, green, blue, alpha.
+    pub fn rgba(self, ink: Ink) -> [u8; 4] {
+        let dark = self.theme == Theme::Dark;
+        let pick = |light: [u8; 4], night: [u8; 4]| if dark { night } else { light };
+        let solid = |light: u32, night: u32| {
+            let [_, r, g, b] = if dark { night } else { light }.to_be_bytes();
+            [r, g, b, 255]
+        };
+        match ink {
+            Ink::Block(colour) => self.block(colour, 0.0),
+            Ink::Part(colour, share) => {
+                let [r, g, b, _] = self.block(colour, 0.0);
+                [r, g, b, share]
+            }
+            Ink::Rounding(colour) => self.block(colour, 1.0),
+            Ink::OnBlock => solid(0x14161a, 0x0b0d10),
+            Ink::Background => solid(0xffffff, 0x16181d),
+            Ink::Panel => solid(0xf4f5f7, 0x1e2127),
+            Ink::SegmentBorder => solid(0xa9afba, 0x565d69),
+            Ink::Pending => solid(0x14161a, 0xf2f4f8),
+            Ink::TooSmall => solid(0x8b919c, 0x767d8a),
+            Ink::Grid => pick([0x20, 0x28, 0x38, 0x1c], [0xe0, 0xe8, 0xff, 0x1c]),
+            Ink::AxisText => solid(0x4d535e, 0xb1b7c3),
+            Ink::Text => solid(0x16181d, 0xe8eaef),
+            Ink::WeakText => solid(0x565c67, 0xa6adba),
+            Ink::Reserved => solid(0x2c3440, 0xd5dae4),
+            Ink::Capacity => solid(0x7a4b00, 0xe0b060),
+            Ink::Usage => solid(0x8fa6c4, 0x52688a),
+            Ink::Oom => solid(0xc81e1e, 0xff6b62),
+            Ink::Cursor => solid(0x0b57d0, 0x8ab4f8),
+            Ink::Selected => solid(0x0b57d0, 0x9cc0ff),
+            Ink::Hovered => solid(0x14161a, 0xffffff),
+            Ink::Annotation(false) => solid(0xd9dee7, 0x39404c),
+            Ink::Annotation(true) => solid(0xc7ceda, 0x474f5d),
+            Ink::Shade => pick([0xf4, 0xf5, 0xf7, 0xb8], [0x10, 0x12, 0x16, 0xb8]),
+            Ink::Range => pick([0x0b, 0x57, 0xd0, 0x28], [0x8a, 0xb4, 0xf8, 0x30]),
+            Ink::UserMark => solid(0x6b2fb3, 0xcfa8ff),
+        }
+    }
+
+    /// A block's colour; `pale` moves it from 0 (full) towards the background.
+    fn block(self, colour: BlockColour, pale: f32) -> [u8; 4] {
+        // Lightness, chroma and hue in OKLCH, where equal lightness looks equally light in every hue.
+        let hue = |step: u32| 50.0 + 312.0 * step as f32 / HUES as f32;
+        let (lightness, chroma, hue) = match colour {
+            // Three lightnesses a hue, so that stacks that share one still differ, also for the colour-blind.
+            BlockColour::Stack(hash) => {
+                let step = [0.0, 0.075, -0.075][(hash / HUES % 3) as usize];
+                (0.76 + step, 0.105, hue(hash % HUES))
+            }
+            BlockColour::NoStack => (0.74, 0.012, 260.0),
+            // Ordered classes run from light to dark in one hue family: order shows without a legend.
+            BlockColour::Size(class) => {
+                let t = f32::from(class.min(7)) / 7.0;
+                (0.90 - 0.28 * t, 0.06 + 0.06 * t, 100.0 + 155.0 * t)
+            }
+            BlockColour::Age(class) => {
+                let t = f32::from(class.min(6)) / 6.0;
+                (0.92 - 0.30 * t, 0.08 + 0.03 * t, 95.0 + 205.0 * t)
+            }
+            BlockColour::Pool(row) => (0.76 - 0.075 * (row / 6 % 2) as f32, 0.105, hue(row * 9 % HUES)),
+            BlockColour::Stream(row) => (0.76 - 0.075 * (row / 6 % 2) as f32, 0.105, hue((row * 9 + 4) % HUES)),
+            BlockColour::State(BlockState::ActiveAllocated) => (0.74, 0.10, 250.0),
+            BlockColour::State(BlockState::ActivePendingFree) => (0.82, 0.12, 90.0),
+            BlockColour::State(BlockState::Inactive) => (0.90, 0.0, 0.0),
+        };
+        // On the dark background the same colours shine less.
+        let (lightness, chroma) = match self.theme {
+            Theme::Light => (lightness + (0.955 - lightness) * 0.62 * pale, chroma * (1.0 - 0.5 * pale)),
+            Theme::Dark => (lightness - 0.02 + (0.30 - lightness) * 0.45 * pale, chroma * (1.0 - 0.3 * pale)),
+        };
+        let [r, g, b] = oklch(lightness, chroma, hue);
+        [r, g, b, 255]
+    }
+}
+
+/// OKLCH to sRGB (Björn Ottosson, "A perceptual color space for image processing", 2020); out of gamut is clipped.
+fn oklch(lightness: f32, chroma: f32, hue_degrees: f32) -> [u8; 3] {
+    let (sin, cos) = hue_degrees.to_radians().sin_cos();
+    let (a, b) = (chroma * cos, chroma * sin);
+    let l = (lightness + 0.396_337_78 * a + 0.215_803_76 * b).powi(3);
+    let m = (lightness - 0.105_561_346 * a - 0.063_854_17 * b).powi(3);
+    let s = (lightness - 0.089_484_18 * a - 1.291_485_5 * b).powi(3);
+    let linear = [
+        4.076_741_7 * l - 3.307_711_6 * m + 0.230_969_94 * s,
+        -1.268_438 * l + 2.609_757_4 * m - 0.341_319_38 * s,
+        -0.004_196_086_3 * l - 0.703_418_6 * m + 1.707_614_7 * s,
+    ];
+    linear.map(|value: f32| {
+        let value = value.clamp(0.0, 1.0);
+        let encoded = if value <= 0.003_130_8 { 12.92 * value } else { 1.055 * value.powf(1.0 / 2.4) - 0.055 };
+        (encoded * 255.0).round() as u8
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Frame, StackId};
+
+    /// Contrast of two colours as WCAG 2 defines it.
+    fn contrast(a: [u8; 4], b: [u8; 4]) -> f64 {
+        let luminance = |c: [u8; 4]| {
+            let linear = |v: u8| {
+                let v = f64::from(v) / 255.0;
+                if v <= 0.040_45 { v / 12.92 } else { ((v + 0.055) / 1.055).powf(2.4) }
+            };
+            0.2126 * linear(c[0]) + 0.7152 * linear(c[1]) + 0.0722 * linear(c[2])
+        };
+        let (a, b) = (luminance(a), luminance(b));
+        (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+
+    fn all_blocks() -> Vec<BlockColour> {
+        let mut all: Vec<_> = (0..72).map(BlockColour::Stack).collect();
+        all.extend((0..12).flat_map(|row| [BlockColour::Pool(row), BlockColour::Stream(row)]));
+        all.extend((0..8).map(BlockColour::Size));
+        all.extend((0..7).map(BlockColour::Age));
+        all.extend([BlockState::ActiveAllocated, BlockState::ActivePendingFree].map(BlockColour::State));
+        all.push(BlockColour::NoStack);
+        all
+    }
+
+    #[test]
+    fn text_has_contrast_on_everything_it_stands_on() {
+        for palette in [Palette::LIGHT, Palette::DARK] {
+            for paper in [Ink::Background, Ink::Panel] {
+                for text in [Ink::Text, Ink::WeakText, Ink::AxisText, Ink::Oom, Ink::Cursor, Ink::Reserved, Ink::Capacity] {
+                    let reached = contrast(palette.rgba(text), palette.rgba(paper));
+                    assert!(4.5 <= reached, "{text:?} on {paper:?}, {:?}: {reached:.2}", palette.theme);
+                }
+            }
+            for colour in all_blocks() {
+                let reached = contrast(palette.rgba(Ink::OnBlock), palette.rgba(Ink::Block(colour)));
+                assert!(4.5 <= reached, "on {colour:?}, {:?}: {reached:.2}", palette.theme);
+            }
+            for annotation in [false, true] {
+                let reached = contrast(palette.rgba(Ink::Text), palette.rgba(Ink::Annotation(annotation)));
+                assert!(4.5 <= reached, "on annotations, {:?}: {reached:.2}", palette.theme);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_neither_red_nor_background() {
+        for palette in [Palette::LIGHT, Palette::DARK] {
+            for colour in all_blocks() {
+                let [r, g, b, _] = palette.rgba(Ink::Block(colour));
+                assert!(r < 200 || 90 < g || 90 < b, "{colour:?} is red: {r} {g} {b}");
+                let ground = contrast(palette.rgba(Ink::Block(colour)), palette.rgba(Ink::Background));
+                assert!(1.25 <= ground, "{colour:?} vanishes on {:?}: {ground:.2}", palette.theme);
+            }
+        }
+    }
+
+    #[test]
+    fn a_stack_has_its_colour_in_every_file() {
+        let build = |before: &[&str]| {
+            let mut stacks = StackTable::default();
+            let mut last = StackId::EMPTY;
+            for function in before.iter().chain(&["forward"]) {
+                let name = stacks.strings.intern(function);
+                let filename = stacks.strings.intern("mlp.py");
+                let frame = stacks.intern_frame(Frame { name, filename, line: 41 });
+                last = stacks.intern(&[frame]);
+            }
+            content_hashes(&stacks)[last.0 as usize]
+        };
+        assert_eq!(build(&[]), build(&["backward", "step"]));
+    }
+}
