@@ -65,7 +65,29 @@ pub fn infer(
     let (allocations, subjects) = freeze(rows, subjects, &segment_ids);
     let mut memory = DeviceMemory { ordinal, trace, allocations, segments, subjects, unmatched_frees, ..DeviceMemory::default() };
     memory.trace.shrink_to_fit();
+    check_snapshot_totals(&memory, warnings);
     Ok(Lives { memory, findings })
+}
+
+/// Compares the active bytes that the trace's first snapshot events state with the lives: an independent
+/// check of the inferred sizes. (Each costs a walk over the lives, hence only the first few.)
+fn check_snapshot_totals(memory: &DeviceMemory, warnings: &mut Warnings) {
+    const CHECKED: usize = 8;
+    let snapshots = memory.trace.events().filter(|event| memory.trace.actions()[event.0 as usize] == Action::Snapshot);
+    for event in snapshots.take(CHECKED) {
+        let position = Position::after(event);
+        let lives = &memory.allocations;
+        let born = lives.born_by(position);
+        let alive = |row: &usize| position < lives.died()[*row];
+        let active: u64 = (0..born).filter(alive).map(|row| lives.sizes()[row]).fold(0, u64::saturating_add);
+        let stated = memory.trace.sizes()[event.0 as usize];
+        if active != stated {
+            let ordinal = memory.ordinal;
+            warnings.push(WarningKind::SnapshotTotalDiffers, || {
+                format!("device {ordinal}, event {}: the file states {stated} active bytes, the replay has {active}", event.0)
+            });
+        }
+    }
 }
 
 /// Lives in order of discovery, before they are frozen into columns.

@@ -1,8 +1,8 @@
 //! The memory of one device at one position: segments, blocks and gaps, in address order.
 //!
 //! Always: the blocks of a segment and its gaps tile it, in address order, no two gaps adjacent;
-//! reserved = active + free; allocated + pending = active (where the file contradicts itself by
-//! overlapping blocks, free is floored at zero and a warning stands in the snapshot).
+//! reserved = active + free; allocated + pending = active. Where the file contradicts itself, by blocks that
+//! overlap or lie in no segment, free is floored at zero and a warning stands in the snapshot.
 
 use crate::model::{AllocationId, BlockState, PoolId, Position, SegmentId, SizeClass, StackId, StreamId};
 use std::ops::Range;
