@@ -86,9 +86,11 @@ impl Moment {
                     Some(number) => (number as usize).checked_sub(1),
                 };
                 let event = row.and_then(|row| ooms.get(row));
-                event
-                    .map(|event| Position::after(*event))
-                    .ok_or_else(|| NoSuchMoment::Oom { device: memory.title(), number, ooms: ooms.len() })
+                event.map(|event| Position::after(*event)).ok_or_else(|| NoSuchMoment::Oom {
+                    device: memory.title(),
+                    number,
+                    ooms: ooms.len(),
+                })
             }
             Moment::Start => Ok(Position::START),
             Moment::End => Ok(memory.end()),

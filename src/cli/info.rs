@@ -22,7 +22,14 @@ const OOMS_SHOWN: usize = 20;
 fn arguments(command: clap::Command) -> clap::Command {
     command
         .about("What is in it: per device the counters at start, peaks and end, failures, coverage, warnings")
-        .arg(Arg::new("files").value_name("FILE").required(true).num_args(1..).value_parser(value_parser!(PathBuf)).help("Snapshots"))
+        .arg(
+            Arg::new("files")
+                .value_name("FILE")
+                .required(true)
+                .num_args(1..)
+                .value_parser(value_parser!(PathBuf))
+                .help("Snapshots"),
+        )
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print a JSON list, one object a file"))
 }
 
@@ -171,7 +178,8 @@ fn counters_table(summary: &Summary) -> Table {
     let peaks = [summary.peak_reserved, summary.peak_allocated, summary.peak_active, summary.peak_requested];
     let peaks = peaks.into_iter().map(Some).chain(std::iter::repeat(None));
     for (((name, start), (_, end)), peak) in counter_rows(start).into_iter().zip(counter_rows(end)).zip(peaks) {
-        let (most, at) = peak.map_or_else(Default::default, |peak: Peak| (Bytes(peak.bytes).exact(), event(peak.position.event_number())));
+        let (most, at) =
+            peak.map_or_else(Default::default, |peak: Peak| (Bytes(peak.bytes).exact(), event(peak.position.event_number())));
         table.row([name.to_owned(), start, most, at, end]);
     }
     table

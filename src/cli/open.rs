@@ -62,6 +62,5 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
 /// Whether the environment names a display. Only Unix systems other than macOS need one named.
 fn has_display() -> bool {
     let named = |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
-    cfg!(not(all(unix, not(target_os = "macos"))))
-        || ["DISPLAY", "WAYLAND_DISPLAY", "WAYLAND_SOCKET"].into_iter().any(named)
+    cfg!(not(all(unix, not(target_os = "macos")))) || ["DISPLAY", "WAYLAND_DISPLAY", "WAYLAND_SOCKET"].into_iter().any(named)
 }

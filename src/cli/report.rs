@@ -1,11 +1,11 @@
 //! `report`: the post-mortem on paper.
 
+use crate::analysis::Moment;
 use crate::cli::command::{Command, Outcome};
 use crate::cli::opening::{self, Device};
 use crate::cli::{moment, output};
-use crate::report::{REPORTS, ReportOptions, ReportSubject, report_of_extension};
-use crate::analysis::Moment;
 use crate::replay::Replay;
+use crate::report::{REPORTS, ReportOptions, ReportSubject, report_of_extension};
 use anyhow::{Context as _, bail};
 use clap::{Arg, ArgMatches, value_parser};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,14 @@ pub const COMMAND: Command = Command { name: "report", arguments, run };
 fn arguments(command: clap::Command) -> clap::Command {
     let command = command
         .about("The post-mortem on paper: facts, usage over time, layout at the moment, who holds the memory")
-        .arg(Arg::new("files").value_name("FILE").required(true).num_args(1..).value_parser(value_parser!(PathBuf)).help("Snapshot"))
+        .arg(
+            Arg::new("files")
+                .value_name("FILE")
+                .required(true)
+                .num_args(1..)
+                .value_parser(value_parser!(PathBuf))
+                .help("Snapshot"),
+        )
         .arg(
             Arg::new("out")
                 .short('o')
@@ -26,7 +33,13 @@ fn arguments(command: clap::Command) -> clap::Command {
                 .value_parser(value_parser!(PathBuf))
                 .help(format!("Where to; its ending says what: {}", kinds())),
         )
-        .arg(Arg::new("size").long("size").value_name("WxH").value_parser(size).help("Page size in points; the page grows if it needs more"))
+        .arg(
+            Arg::new("size")
+                .long("size")
+                .value_name("WxH")
+                .value_parser(size)
+                .help("Page size in points; the page grows if it needs more"),
+        )
         .arg(Arg::new("scale").long("scale").value_name("N").value_parser(scale).help("Pixels a point, 0.25 to 8"))
         .arg(Arg::new("theme").long("theme").value_name("THEME").value_parser(["light", "dark"]).help("Light or dark"));
     moment::arguments(command)
@@ -96,7 +109,9 @@ mod tests {
 
     #[test]
     fn sizes_and_scales_are_read() {
-        for (text, wanted) in [("1600x1000", Some((1600, 1000))), ("8×9", Some((8, 9))), ("0x9", None), ("12", None), ("axb", None)] {
+        for (text, wanted) in
+            [("1600x1000", Some((1600, 1000))), ("8×9", Some((8, 9))), ("0x9", None), ("12", None), ("axb", None)]
+        {
             assert_eq!(size(text).ok(), wanted, "{text}");
         }
         for (text, wanted) in [("2", Some(2.0)), ("0.1", None), ("NaN", None), ("9", None), ("x", None)] {

@@ -215,7 +215,10 @@ fn check_imports(place: &str, tokens: &[Token], found: &mut Vec<Breach>) {
     let Some((folder, _)) = place.split_once('/') else {
         for (token, next) in tokens.iter().zip(tokens.iter().skip(2)) {
             if place == "main.rs" && token.text == "fragscope" && next.text != "cli" {
-                found.push(Breach { line: token.line, law: "`main.rs` hands its arguments to `cli` and knows nothing else".into() });
+                found.push(Breach {
+                    line: token.line,
+                    law: "`main.rs` hands its arguments to `cli` and knows nothing else".into(),
+                });
             }
         }
         return;
@@ -332,11 +335,8 @@ fn folder_breaches(files: &BTreeMap<String, String>) -> Vec<String> {
             },
             _ => (folder.to_owned(), file.trim_end_matches(".rs")),
         };
-        let declarers = if parent.is_empty() {
-            vec!["lib.rs".to_owned()]
-        } else {
-            vec![format!("{parent}/mod.rs"), format!("{parent}.rs")]
-        };
+        let declarers =
+            if parent.is_empty() { vec!["lib.rs".to_owned()] } else { vec![format!("{parent}/mod.rs"), format!("{parent}.rs")] };
         let declared = declarers.iter().filter_map(|path| files.get(path)).any(|text| {
             let tokens = tokens_of(text);
             tokens.windows(2).any(|pair| pair[0].text == "mod" && pair[1].text == name)

@@ -307,12 +307,17 @@ fn people_read_tables_with_exact_bytes() {
     for (arguments, parts) in [
         (
             &["info", "fragmentation_oom"][..],
-            &["35 573 events", "7.50 GiB (8 048 869 376 bytes)", "out of memory at event 35 572", "52.00 MiB (54 525 952 bytes) wanted"][..],
+            &[
+                "35 573 events",
+                "7.50 GiB (8 048 869 376 bytes)",
+                "out of memory at event 35 572",
+                "51.38 MiB (53 878 272 bytes) wanted",
+            ][..],
         ),
         (&["info", "two_devices"], &["device 0: 2 857 events", "device 1: 4 128 events"]),
         (&["info", "expandable_segments"], &["expandable_segments:True"]),
         (&["info", "segments_only"], &["device 0: 0 events"]),
-        (&["at", "fragmentation_oom"], &["after event 35 572 of 0 to 35 572 (oom", "27.50 MiB", "wl.py", "█"]),
+        (&["at", "fragmentation_oom"], &["after event 35 572 of 0 to 35 572 (oom", "27.45 MiB", "wl.py", "█"]),
         (&["at", "private_pools"], &["(0, ", "default"]),
         (&["at", "segments_only"], &["without history", "(no stack)"]),
     ] {

@@ -69,7 +69,8 @@ fn check(path: &Path, wrong: &mut String) {
             if theirs.is_some_and(|theirs| theirs != ours) {
                 let theirs = theirs.unwrap_or_default();
                 let off = i128::from(ours) - i128::from(theirs);
-                let _ = writeln!(wrong, "{}: device {ordinal}: {what} is {ours}, PyTorch says {theirs} ({off:+})", path.display());
+                let _ =
+                    writeln!(wrong, "{}: device {ordinal}: {what} is {ours}, PyTorch says {theirs} ({off:+})", path.display());
             }
         };
         // An observer writes its file at the failure, the counters are from after it.
