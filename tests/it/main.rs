@@ -1,3 +1,8 @@
-//! The integration tests, one binary: egui links once. A line a boundary.
+//! All integration tests in one binary, so that the window's libraries link once; one module a boundary.
 
+mod architecture;
+mod cli;
 mod engine;
+mod naive;
+mod samples;
+mod truth;
