@@ -45,7 +45,7 @@ impl UsageTimeline {
             lives.born().iter().copied().zip(to.iter().copied())
         };
         Ok(UsageTimeline {
-            reserved: sum(1, &mut memory.segments.as_slice().iter().map(|s| (s.born, s.died, s.size)))?,
+            reserved: sum(1, &mut memory.segments.as_slice().iter().filter(|s| !s.inferred).map(|s| (s.born, s.died, s.size)))?,
             allocated: sum(2, &mut columns("freed").zip(lives.sizes()).map(|((a, b), s)| (a, b, *s)))?,
             active: sum(3, &mut columns("died").zip(lives.sizes()).map(|((a, b), s)| (a, b, *s)))?,
             requested: sum(4, &mut columns("died").zip(lives.requested()).map(|((a, b), s)| (a, b, *s)))?,

@@ -7,6 +7,7 @@ pub mod axis;
 pub mod drawing;
 pub mod ink;
 pub mod segment_map;
+pub mod text;
 pub mod usage;
 
 pub use axis::{Clock, Scale, Tick, TimeAxis};

@@ -4,9 +4,11 @@
 //! of the column. The stack itself is a raster made elsewhere ([`crate::raster::StackRaster`]); the drawing
 //! places the rasters that are finished, moved and scaled to the window one sees.
 
-use crate::analysis::UsageTimeline;
-use crate::chart::axis::{Clock, Scale};
-use crate::chart::drawing::{Area, Drawing, RasterSlot};
+use crate::analysis::{Curve, UsageTimeline};
+use crate::base::{Bytes, StringId};
+use crate::chart::axis::{Clock, Scale, TimeAxis, byte_ticks};
+use crate::chart::drawing::{Anchor, Area, Drawing, Fit, RasterSlot, Shape, TextSize};
+use crate::chart::ink::Ink;
 use crate::model::{DeviceMemory, Item, Position, Snapshot};
 use crate::raster::{RasterView, StackOutline};
 use std::ops::Range;
@@ -78,24 +80,369 @@ pub struct UsageFrame {
     pub overview_time: Scale,
 }
 
+/// Room for the byte labels at the left.
+const LEFT_PT: f32 = 68.0;
+/// Room at the right, so that the last label is not cut.
+const RIGHT_PT: f32 = 14.0;
+/// Room above the plot, for the heads of marks.
+const TOP_PT: f32 = 14.0;
+/// Height of the axis labels.
+const AXIS_PT: f32 = 18.0;
+/// Height of one row of spans.
+const SPAN_PT: f32 = 16.0;
+/// Most rows of nested spans; what is deeper is not drawn.
+const SPAN_ROWS: usize = 3;
+/// Height of the overview, and the gap above it.
+const OVERVIEW_PT: f32 = 36.0;
+const OVERVIEW_GAP_PT: f32 = 6.0;
+
 /// Lays out the parts.
-pub fn frame(_input: &UsageInput<'_>) -> UsageFrame {
+pub fn frame(input: &UsageInput<'_>) -> UsageFrame {
+    let (left, right) = (LEFT_PT, (input.width_pt - RIGHT_PT).max(LEFT_PT + 10.0));
+    let span_rows = spans(input).iter().map(|span| span.depth + 1).max().unwrap_or(0).min(SPAN_ROWS);
+    let spans_height = SPAN_PT * span_rows as f32;
+    let overview_height = if input.overview { OVERVIEW_PT + OVERVIEW_GAP_PT } else { 0.0 };
+    let bottom = (input.height_pt - AXIS_PT - spans_height - overview_height).max(TOP_PT + 10.0);
+    let spans_top = bottom + AXIS_PT;
+    let overview_top = spans_top + spans_height + OVERVIEW_GAP_PT;
+    let overview_bottom = if input.overview { overview_top + OVERVIEW_PT } else { overview_top };
+    let window = visible_time(input);
     UsageFrame {
-        plot: Area::default(),
-        spans: Area::default(),
-        overview: Area::default(),
-        time: Scale::new(0.0..1.0, 0.0, 1.0),
-        bytes: Scale::new(0.0..1.0, 0.0, 1.0),
-        overview_time: Scale::new(0.0..1.0, 0.0, 1.0),
+        plot: Area::new(left, TOP_PT, right, bottom),
+        spans: Area::new(left, spans_top, right, spans_top + spans_height),
+        overview: Area::new(left, overview_top, right, overview_bottom),
+        bytes: Scale::new(visible_bytes(input, window.clone()), bottom, TOP_PT),
+        time: Scale::new(window, left, right),
+        overview_time: Scale::new(input.clock.span(), left, right),
     }
 }
 
 /// What to ask the raster for so that it fills the plot at a density of pixels, and where the result goes.
-pub fn wanted_raster(_input: &UsageInput<'_>, _pixels_per_point: f32) -> (RasterView, PlacedRaster) {
-    (RasterView::default(), PlacedRaster { slot: RasterSlot::Window, time: 0.0..1.0, bytes: 0.0..1.0 })
+pub fn wanted_raster(input: &UsageInput<'_>, pixels_per_point: f32) -> (RasterView, PlacedRaster) {
+    let frame = frame(input);
+    let pixels = |points: f32| (points * pixels_per_point).round().clamp(1.0, 8192.0) as usize;
+    let (time, bytes) = (frame.time.from..frame.time.to, frame.bytes.from..frame.bytes.to);
+    let view = RasterView {
+        columns: input.clock.columns(time.clone(), pixels(frame.plot.width())),
+        bytes: bytes.clone(),
+        height: pixels(frame.plot.height()),
+    };
+    (view, PlacedRaster { slot: RasterSlot::Window, time, bytes })
 }
 
 /// Lays out the picture.
 pub fn draw(input: &UsageInput<'_>) -> Drawing {
-    Drawing::new(input.width_pt, input.height_pt)
+    let frame = frame(input);
+    let mut drawing = Drawing::new(input.width_pt, input.height_pt);
+    let plot = frame.plot;
+    // One column a point: the lines are as sharp as an eye resolves, and the marks stay few.
+    let columns = input.clock.columns(frame.time.from..frame.time.to, plot.width().round().max(1.0) as usize);
+    drawing.push(Shape::Box(plot), Ink::Background);
+    draw_byte_axis(&mut drawing, &frame);
+    if input.rasters.is_empty() {
+        let tops = columns.windows(2).map(|ends| frame.bytes.point(input.usage.active.max_in(ends[0], ends[1]).1 as f64));
+        let tops = tops.map(|top| top.clamp(plot.y0, plot.y1)).collect();
+        let step = plot.width() / (columns.len() - 1).max(1) as f32;
+        drawing.push(Shape::Columns { x0: plot.x0, step, base: plot.y1, tops }, Ink::Usage);
+    }
+    for raster in input.rasters {
+        place_raster(&mut drawing, &frame, raster);
+    }
+    draw_range(&mut drawing, input, &frame);
+    let reserved = curve_line(&input.usage.reserved, &columns, plot, |bytes| frame.bytes.point(bytes as f64));
+    drawing.push(Shape::Line(reserved, 1.5), Ink::Reserved);
+    draw_capacity(&mut drawing, input, &frame);
+    draw_key(&mut drawing, input, plot);
+    draw_outlines(&mut drawing, input, &frame, &columns);
+    draw_time_axis(&mut drawing, input, &frame);
+    draw_spans(&mut drawing, input, &frame);
+    if input.overview {
+        draw_overview(&mut drawing, input, &frame);
+    }
+    draw_ooms(&mut drawing, input, &frame);
+    draw_moments(&mut drawing, input, &frame);
+    drawing
+}
+
+fn visible_time(input: &UsageInput<'_>) -> Range<f64> {
+    if input.time.start < input.time.end { input.time.clone() } else { input.clock.span() }
+}
+
+fn visible_bytes(input: &UsageInput<'_>, window: Range<f64>) -> Range<f64> {
+    if input.bytes.start < input.bytes.end {
+        return input.bytes.clone();
+    }
+    let (from, to) = (input.clock.position(window.start), Position(input.clock.position(window.end).0.saturating_add(1)));
+    let highest = input.usage.reserved.max_in(from, to).1.max(input.usage.active.max_in(from, to).1) as f64;
+    // A tenth of headroom holds the key; a capacity not far above is worth showing to scale.
+    let top = match input.capacity.map(|capacity| capacity as f64) {
+        Some(capacity) if highest <= capacity && capacity <= highest * 1.5 => capacity * 1.07,
+        _ => highest * 1.12,
+    };
+    0.0..top.max(1024.0)
+}
+
+fn draw_byte_axis(drawing: &mut Drawing, frame: &UsageFrame) {
+    let plot = frame.plot;
+    for tick in byte_ticks(frame.bytes.from..frame.bytes.to, plot.height()) {
+        let y = frame.bytes.point(tick.at);
+        drawing.push(Shape::Line(vec![[plot.x0, y], [plot.x1, y]], 1.0), Ink::Grid);
+        let label = [plot.x0 - 6.0, y.clamp(plot.y0 + 5.0, plot.y1 - 4.0)];
+        drawing.text(label, Anchor::RightCentre, TextSize::Small, tick.label, Ink::AxisText, Fit::Always);
+    }
+}
+
+fn draw_time_axis(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
+    let plot = frame.plot;
+    drawing.push(Shape::Line(vec![[plot.x0, plot.y1], [plot.x1, plot.y1]], 1.0), Ink::SegmentBorder);
+    for tick in input.clock.ticks(frame.time.from..frame.time.to, plot.width()) {
+        let x = frame.time.point(tick.at);
+        if x < plot.x0 - 0.5 || plot.x1 + 0.5 < x {
+            continue;
+        }
+        drawing.push(Shape::Line(vec![[x, plot.y1], [x, plot.y1 + 4.0]], 1.0), Ink::SegmentBorder);
+        // A label is centred under its tick unless the drawing's edge would cut it.
+        let (at, anchor) = if plot.x1 - 28.0 < x { (plot.x1 + RIGHT_PT - 2.0, Anchor::RightTop) } else { (x, Anchor::CentreTop) };
+        drawing.text([at, plot.y1 + 4.0], anchor, TextSize::Small, tick.label, Ink::AxisText, Fit::Always);
+    }
+    let name = match input.clock.axis() {
+        TimeAxis::Events => "event",
+        TimeAxis::Time => "time",
+    };
+    drawing.text([plot.x0 - 22.0, plot.y1 + 4.0], Anchor::RightTop, TextSize::Small, name, Ink::AxisText, Fit::Always);
+}
+
+/// Moves and scales a finished raster to the window one sees, and cuts it to the plot.
+fn place_raster(drawing: &mut Drawing, frame: &UsageFrame, raster: &PlacedRaster) {
+    let whole = Area::new(
+        frame.time.point(raster.time.start),
+        frame.bytes.point(raster.bytes.end),
+        frame.time.point(raster.time.end),
+        frame.bytes.point(raster.bytes.start),
+    );
+    let area = whole.intersect(frame.plot);
+    if area.width() <= 0.0 || area.height() <= 0.0 {
+        return;
+    }
+    let uv = Area::new(
+        (area.x0 - whole.x0) / whole.width(),
+        (area.y0 - whole.y0) / whole.height(),
+        (area.x1 - whole.x0) / whole.width(),
+        (area.y1 - whole.y0) / whole.height(),
+    );
+    drawing.push(Shape::Raster { slot: raster.slot, area, uv }, Ink::Usage);
+}
+
+/// The maxima of a curve as a line of steps, cut to an area; runs of equal height are one step.
+fn curve_line(curve: &Curve, columns: &[Position], area: Area, y: impl Fn(u64) -> f32) -> Vec<[f32; 2]> {
+    let step = area.width() / (columns.len() - 1).max(1) as f32;
+    let mut line: Vec<[f32; 2]> = Vec::new();
+    for (column, ends) in columns.windows(2).enumerate() {
+        let height = y(curve.max_in(ends[0], ends[1]).1).clamp(area.y0, area.y1);
+        let (left, right) = (area.x0 + step * column as f32, area.x0 + step * (column + 1) as f32);
+        match line.last_mut() {
+            Some(last) if last[1] == height => last[0] = right,
+            _ => line.extend([[left, height], [right, height]]),
+        }
+    }
+    line
+}
+
+fn draw_capacity(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
+    let Some(capacity) = input.capacity else { return };
+    let (plot, y) = (frame.plot, frame.bytes.point(capacity as f64));
+    if plot.y0 <= y && y <= plot.y1 {
+        drawing.push(Shape::Dashed(vec![[plot.x0, y], [plot.x1, y]], 1.0), Ink::Capacity);
+        let label = format!("device capacity {}", Bytes(capacity));
+        drawing.text([plot.x0 + 6.0, y - 8.0], Anchor::LeftCentre, TextSize::Small, label, Ink::Capacity, Fit::Always);
+    }
+}
+
+/// What line and areas mean, in the headroom at the right.
+fn draw_key(drawing: &mut Drawing, input: &UsageInput<'_>, plot: Area) {
+    let y = plot.y0 + 8.0;
+    let peak = input.usage.reserved.peak().1;
+    let words = format!("reserved, at most {}", Bytes(peak));
+    let width = words.chars().count() as f32 * 5.4;
+    if plot.width() < width + 60.0 || plot.height() < 80.0 {
+        return;
+    }
+    drawing.text([plot.x1 - 6.0, y], Anchor::RightCentre, TextSize::Small, words, Ink::AxisText, Fit::Always);
+    let end = plot.x1 - 14.0 - width;
+    drawing.push(Shape::Line(vec![[end - 16.0, y], [end, y]], 1.5), Ink::Reserved);
+}
+
+fn draw_range(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
+    if let Some(range) = &input.range {
+        let (x0, x1) = (frame.time.point(input.clock.unit(range.start)), frame.time.point(input.clock.unit(range.end)));
+        let area = Area::new(x0, frame.plot.y0, x1.max(x0 + 1.0), frame.plot.y1).intersect(frame.plot);
+        drawing.push(Shape::Box(area), Ink::Range);
+    }
+}
+
+fn draw_outlines(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame, columns: &[Position]) {
+    let selected = input.selected.iter().map(|outline| (outline, Ink::Selected, 2.0));
+    let hovered = input.hovered.iter().map(|outline| (*outline, Ink::Hovered, 1.0));
+    let moments: Vec<Position> = if input.selected.is_empty() && input.hovered.is_none() {
+        return;
+    } else {
+        columns.windows(2).map(|ends| input.usage.active.max_in(ends[0], ends[1]).0).collect()
+    };
+    for (outline, ink, width) in selected.chain(hovered) {
+        let line = outline_line(outline, &moments, input, frame);
+        if !line.is_empty() {
+            drawing.push_item(Shape::Line(line, width), ink, Some(Item::Allocation(outline.id)));
+        }
+    }
+}
+
+/// The true outline of an allocation in the stack over the visible columns; for one so brief that no column shows
+/// it, a stroke at its birth.
+fn outline_line(outline: &StackOutline, moments: &[Position], input: &UsageInput<'_>, frame: &UsageFrame) -> Vec<[f32; 2]> {
+    let plot = frame.plot;
+    let step = plot.width() / moments.len().max(1) as f32;
+    let y = |bytes: u64| frame.bytes.point(bytes as f64).clamp(plot.y0, plot.y1);
+    let (mut lower, mut upper) = (Vec::new(), Vec::new());
+    for (column, moment) in moments.iter().enumerate() {
+        let Some(offset) = outline.offset(*moment) else { continue };
+        let (left, right) = (plot.x0 + step * column as f32, plot.x0 + step * (column + 1) as f32);
+        let (low, high) = (y(offset), y(offset.saturating_add(outline.size)));
+        for (side, height) in [(&mut lower, low), (&mut upper, high)] {
+            match side.last_mut() {
+                Some(last) if *last == [left, height] => *last = [right, height],
+                _ => side.extend([[left, height], [right, height]]),
+            }
+        }
+    }
+    if lower.is_empty() {
+        let x = frame.time.point(input.clock.unit(outline.born));
+        let Some((_, offset)) = outline.steps.first().filter(|_| plot.x0 <= x && x <= plot.x1) else { return Vec::new() };
+        return vec![[x, y(*offset)], [x, y(offset.saturating_add(outline.size)).min(y(*offset) - 2.0)]];
+    }
+    lower.extend(upper.into_iter().rev());
+    lower.push(lower[0]);
+    lower
+}
+
+/// Failures: a line through the plot with a head; those closer than a head are one.
+fn draw_ooms(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
+    let plot = frame.plot;
+    let mut last = f32::NEG_INFINITY;
+    for event in input.memory.trace.ooms() {
+        let x = frame.time.point(input.clock.unit(Position::after(*event)));
+        if x < plot.x0 || plot.x1 < x || x < last + 3.0 {
+            continue;
+        }
+        last = x;
+        let item = Some(Item::Event(*event));
+        drawing.push_item(Shape::Line(vec![[x, plot.y0], [x, plot.y1]], 1.0), Ink::Oom, item);
+        let head = [[x - 5.0, plot.y0 - 9.0], [x + 5.0, plot.y0 - 9.0], [x, plot.y0]];
+        drawing.push_item(Shape::Triangle(head), Ink::Oom, item);
+    }
+}
+
+fn draw_moments(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
+    let plot = frame.plot;
+    let place = |position: Position| {
+        let x = frame.time.point(input.clock.unit(position));
+        (plot.x0 - 0.5 <= x && x <= plot.x1 + 0.5).then_some(x)
+    };
+    if let Some(Item::Event(event)) = input.selected_item
+        && let Some(x) = place(Position::after(event))
+    {
+        drawing.push(Shape::Triangle([[x - 4.0, plot.y1 + 7.0], [x + 4.0, plot.y1 + 7.0], [x, plot.y1]]), Ink::Selected);
+    }
+    for (letter, position) in input.marks {
+        if let Some(x) = place(*position) {
+            drawing.push(Shape::Dashed(vec![[x, plot.y0], [x, plot.y1]], 1.0), Ink::UserMark);
+            let label = [x + 3.0, plot.y0 + 8.0];
+            drawing.text(label, Anchor::LeftCentre, TextSize::Small, letter.to_string(), Ink::UserMark, Fit::Always);
+        }
+    }
+    let Some(cursor) = input.cursor else { return };
+    if let Some(x) = place(cursor) {
+        // Zoomed in far enough a state has a width: it is shaded, the line stands where it begins.
+        let next = frame.time.point(input.clock.unit(Position(cursor.0.saturating_add(1)))).min(plot.x1);
+        if x + 6.0 <= next {
+            drawing.push(Shape::Box(Area::new(x, plot.y0, next, plot.y1)), Ink::Range);
+        }
+        drawing.push(Shape::Line(vec![[x, plot.y0 - 2.0], [x, plot.y1 + 2.0]], 1.5), Ink::Cursor);
+    }
+}
+
+/// A visible span on the axis.
+struct Span {
+    name: StringId,
+    units: Range<f64>,
+    depth: usize,
+}
+
+/// All spans with their depth; those open at a side reach the axis' end there.
+fn spans(input: &UsageInput<'_>) -> Vec<Span> {
+    let whole = input.clock.span();
+    let unit = |time: i64| match input.clock.axis() {
+        TimeAxis::Time => ((time.saturating_sub(input.clock.start_us())) as f64).clamp(whole.start, whole.end),
+        TimeAxis::Events => input.clock.unit(input.memory.trace.position_at_time(time)),
+    };
+    let mut open: Vec<f64> = Vec::new();
+    let mut spans = Vec::new();
+    for annotation in &input.memory.annotations {
+        let start = annotation.start_us.map_or(whole.start, unit);
+        let end = annotation.end_us.map_or(whole.end, unit).max(start);
+        open.retain(|ends| start < *ends);
+        spans.push(Span { name: annotation.name, units: start..end, depth: open.len() });
+        open.push(end);
+    }
+    spans
+}
+
+fn draw_spans(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
+    let area = frame.spans;
+    let mut drawn_to = [f32::NEG_INFINITY; SPAN_ROWS];
+    let mut parity = [false; SPAN_ROWS];
+    for Span { name, units, depth } in spans(input) {
+        let (x0, x1) = (frame.time.point(units.start), frame.time.point(units.end));
+        // Spans under a point merge with what is drawn there already: never more marks than points.
+        if SPAN_ROWS <= depth || x1 < area.x0 || area.x1 < x0 || x1 < drawn_to[depth] + 1.0 {
+            continue;
+        }
+        drawn_to[depth] = x1;
+        parity[depth] = !parity[depth];
+        let top = area.y0 + SPAN_PT * depth as f32;
+        let place = Area::new(x0, top, x1.max(x0 + 1.0), top + SPAN_PT - 1.0).intersect(area);
+        drawing.push(
+            Shape::Box(Area::new(place.x0, place.y0, (place.x1 - 0.5).max(place.x0 + 0.5), place.y1)),
+            Ink::Annotation(parity[depth]),
+        );
+        let words = input.snapshot.stacks.strings.get(name);
+        let (at, room) = ([place.x0 + 4.0, (place.y0 + place.y1) / 2.0], place.width() - 8.0);
+        if 14.0 <= room {
+            drawing.text(at, Anchor::LeftCentre, TextSize::Small, words, Ink::Text, Fit::Shorten(room));
+        }
+    }
+}
+
+fn draw_overview(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
+    let area = frame.overview;
+    let columns = input.clock.columns(input.clock.span(), area.width().round().max(1.0) as usize);
+    let highest = input.usage.reserved.peak().1.max(input.usage.active.peak().1).max(1);
+    let y = |bytes: u64| area.y1 - area.height() * (bytes as f64 / highest as f64) as f32;
+    drawing.push(Shape::Box(area), Ink::Background);
+    let tops = columns.windows(2).map(|ends| y(input.usage.active.max_in(ends[0], ends[1]).1)).collect();
+    let step = area.width() / (columns.len() - 1).max(1) as f32;
+    drawing.push(Shape::Columns { x0: area.x0, step, base: area.y1, tops }, Ink::Usage);
+    drawing.push(Shape::Line(curve_line(&input.usage.reserved, &columns, area, y), 1.0), Ink::Reserved);
+    let at = |unit: f64| frame.overview_time.point(unit).clamp(area.x0, area.x1);
+    for event in input.memory.trace.ooms().iter().take(500) {
+        let x = at(input.clock.unit(Position::after(*event)));
+        drawing.push_item(Shape::Line(vec![[x, area.y0], [x, area.y1]], 1.0), Ink::Oom, Some(Item::Event(*event)));
+    }
+    let (x0, x1) = (at(frame.time.from), at(frame.time.to));
+    drawing.push(Shape::Box(Area::new(area.x0, area.y0, x0, area.y1)), Ink::Shade);
+    drawing.push(Shape::Box(Area::new(x1, area.y0, area.x1, area.y1)), Ink::Shade);
+    drawing.push(Shape::Outline(Area::new(x0, area.y0, x1.max(x0 + 2.0), area.y1), 1.0), Ink::WeakText);
+    if let Some(cursor) = input.cursor {
+        let x = at(input.clock.unit(cursor));
+        drawing.push(Shape::Line(vec![[x, area.y0], [x, area.y1]], 1.0), Ink::Cursor);
+    }
 }

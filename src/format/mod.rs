@@ -1,1 +1,146 @@
 //! Floor 4: bytes become a `Snapshot`. One importer a file format; contents decide, not names.
+//!
+//! [`open`] looks into containers, asks every importer how sure it is and lets the surest read. Nothing in a
+//! file is ever run, and whatever a file asks for is bounded by its size.
+
+mod assembly;
+pub mod error;
+mod finish;
+pub mod importer;
+mod pickle;
+mod records;
+pub mod source;
+pub mod torch_pickle;
+mod version;
+mod words;
+
+pub use error::FormatError;
+pub use importer::{Confidence, Importer};
+pub use source::Source;
+
+use crate::base::Progress;
+use crate::format::source::{Body, Container};
+use crate::model::{Origin, OriginKind, Snapshot, VersionRange};
+use crate::replay::SnapshotBuilder;
+use std::io::Read as _;
+use std::path::Path;
+
+/// All file formats.
+pub const IMPORTERS: &[&dyn Importer] = &[&torch_pickle::TorchPickle];
+
+/// Containers within containers that are opened.
+const MAX_LAYERS: usize = 4;
+
+/// Opens a file. It is mapped, not copied; packed files are unpacked as they are read.
+pub fn open(path: &Path, progress: &Progress) -> Result<Snapshot, FormatError> {
+    let name = path.display().to_string();
+    let io = |source: std::io::Error| FormatError::Io { name: name.clone(), source };
+    let file = std::fs::File::open(path).map_err(io)?;
+    let facts = file.metadata().map_err(io)?;
+    if facts.is_dir() {
+        return Err(FormatError::Directory { name });
+    }
+    if !facts.is_file() {
+        return open_source(Source::of_reader(&name, 0, Box::new(file)), progress);
+    }
+    if facts.len() == 0 {
+        return Err(FormatError::Empty { name });
+    }
+    // SAFETY: the map is only read, and dropped before this returns. Somebody who shortens the file meanwhile
+    // can end this process with SIGBUS, as with every mapped file; nothing else can go wrong.
+    let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
+    open_source(Source::of_bytes(&name, &map), progress)
+}
+
+/// Opens bytes that are in memory: compiled-in samples, tests.
+pub fn open_bytes(name: &str, bytes: &[u8], progress: &Progress) -> Result<Snapshot, FormatError> {
+    open_source(Source::of_bytes(name, bytes), progress)
+}
+
+/// Opens any source.
+pub fn open_source(source: Source<'_>, progress: &Progress) -> Result<Snapshot, FormatError> {
+    let mut builder = SnapshotBuilder::default();
+    let (name, bytes) = (source.name().to_owned(), source.size());
+    let read = read_layer(source, &mut builder, progress, 0)?;
+    let origin = Origin { name, bytes, format: read.format, kind: OriginKind::File, written_by: read.written_by };
+    progress.stage("replaying", 0)?;
+    Ok(builder.finish(origin, progress)?)
+}
+
+/// What was read, by whom.
+struct Read {
+    format: String,
+    written_by: Option<VersionRange>,
+}
+
+fn read_layer(
+    mut source: Source<'_>,
+    builder: &mut SnapshotBuilder,
+    progress: &Progress,
+    depth: usize,
+) -> Result<Read, FormatError> {
+    let head = source.head();
+    if head.is_empty() {
+        return Err(FormatError::Empty { name: source.name().to_owned() });
+    }
+    if depth < MAX_LAYERS
+        && let Some(container) = Container::of(head)
+    {
+        return match container {
+            Container::Zip => read_zip(source, builder, progress, depth),
+            packed => read_layer(source.unpacked(packed)?, builder, progress, depth + 1),
+        };
+    }
+    let best = IMPORTERS.iter().map(|importer| (importer.sniff(head), importer)).max_by_key(|(confidence, _)| *confidence);
+    let Some((_, importer)) = best.filter(|(confidence, _)| Confidence::No < *confidence) else {
+        return Err(FormatError::Unknown { name: source.name().to_owned() });
+    };
+    let mut format = importer.name().to_owned();
+    for container in source.containers().iter().rev() {
+        format.push_str(" in ");
+        format.push_str(container);
+    }
+    let written_by = importer.read(&mut source, builder, progress)?;
+    Ok(Read { format, written_by })
+}
+
+/// What a zip file inside another container may unpack to; only then it has to be whole in memory.
+const MAX_NESTED_ZIP: u64 = 1 << 30;
+
+fn read_zip(
+    mut source: Source<'_>,
+    builder: &mut SnapshotBuilder,
+    progress: &Progress,
+    depth: usize,
+) -> Result<Read, FormatError> {
+    let mut whole = Vec::new();
+    let name = source.name().to_owned();
+    let failed = |why: String| FormatError::Container { name: name.clone(), container: Container::Zip.name(), why };
+    let bytes: &[u8] = match source.body() {
+        Body::Slice(bytes) => bytes,
+        Body::Stream(stream) => {
+            std::io::Read::take(stream.as_mut(), MAX_NESTED_ZIP)
+                .read_to_end(&mut whole)
+                .map_err(|error| failed(error.to_string()))?;
+            &whole
+        }
+    };
+    let mut archive = zip::ZipArchive::new(std::io::Cursor::new(bytes)).map_err(|error| failed(error.to_string()))?;
+    let mut first_error = None;
+    for member in 0..archive.len() {
+        let file = archive.by_index(member).map_err(|error| failed(error.to_string()))?;
+        if file.is_dir() {
+            continue;
+        }
+        let mut trial = SnapshotBuilder::default();
+        match read_layer(source.member(Box::new(file)), &mut trial, progress, depth + 1) {
+            Ok(read) => {
+                *builder = trial;
+                return Ok(read);
+            }
+            Err(FormatError::Cancelled) => return Err(FormatError::Cancelled),
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    Err(first_error.unwrap_or_else(|| failed("it holds no files".to_owned())))
+}

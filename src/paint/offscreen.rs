@@ -93,14 +93,7 @@ pub fn render(size_pt: Vec2, pixels_per_point: f32, background: Color32, mut ui:
     let mut offscreen = Offscreen::default();
     let mut shapes = Vec::new();
     for pass in 0..2 {
-        let mut input = RawInput {
-            screen_rect: Some(Rect::from_min_size(egui::Pos2::ZERO, size_pt)),
-            time: Some(f64::from(pass) * 0.25),
-            max_texture_side: Some(16_384),
-            ..RawInput::default()
-        };
-        input.viewports.entry(egui::ViewportId::ROOT).or_default().native_pixels_per_point = Some(pixels_per_point);
-        let mut output = context.run_ui(input, |root| ui(root));
+        let mut output = context.run_ui(input(size_pt, pixels_per_point, pass), |root| ui(root));
         offscreen.apply(&mut output.textures_delta);
         shapes = output.shapes;
     }
@@ -109,6 +102,31 @@ pub fn render(size_pt: Vec2, pixels_per_point: f32, background: Color32, mut ui:
     let mut canvas = Canvas::filled(pixels(size_pt.x), pixels(size_pt.y), background);
     offscreen.paint(&mut canvas, &primitives, pixels_per_point);
     canvas
+}
+
+/// The height an interface takes up if it is as wide as `size_pt` and has that much height to itself, in points.
+pub fn measure(size_pt: Vec2, pixels_per_point: f32, mut ui: impl FnMut(&mut Ui)) -> f32 {
+    let context = Context::default();
+    context.set_pixels_per_point(pixels_per_point);
+    let mut height = 0.0;
+    for pass in 0..2 {
+        let _ = context.run_ui(input(size_pt, pixels_per_point, pass), |root| {
+            ui(root);
+            height = root.min_rect().height();
+        });
+    }
+    height
+}
+
+fn input(size_pt: Vec2, pixels_per_point: f32, pass: u8) -> RawInput {
+    let mut input = RawInput {
+        screen_rect: Some(Rect::from_min_size(egui::Pos2::ZERO, size_pt)),
+        time: Some(f64::from(pass) * 0.25),
+        max_texture_side: Some(16_384),
+        ..RawInput::default()
+    };
+    input.viewports.entry(egui::ViewportId::ROOT).or_default().native_pixels_per_point = Some(pixels_per_point);
+    input
 }
 
 /// A clip rectangle in whole pixels, inside the canvas.

@@ -87,6 +87,11 @@ struct Laying<'a> {
 impl Laying<'_> {
     fn lay(&mut self, ids: &[AllocationId]) {
         let mut ids = ids.iter().copied().peekable();
+        let position = self.state.position;
+        let exists = |piece: &&Segment| !piece.inferred && piece.exists_at(position);
+        // From the lives, like every other total: where contradictory input makes segments overlap, the
+        // layout below shows each byte once.
+        self.state.totals.reserved = self.device.segments.as_slice().iter().filter(exists).map(|piece| piece.size).sum();
         for (id, piece, end) in runs(self.device, self.state.position) {
             // A block outside every segment is given one of its own by `lives`; a stray one is still counted.
             while let Some(stray) = ids.next_if(|id| self.device.allocations.addresses()[id.0 as usize] < piece.address) {
@@ -111,14 +116,24 @@ impl Laying<'_> {
             }
             gap(&mut self.state.blocks, cursor, end);
             let size = end - piece.address;
-            self.state.totals.reserved += size;
             self.state.largest_free_block = self.state.largest_free_block.max(largest);
             if !piece.expandable && 0 < active {
                 self.state.inactive_split += free;
             }
-            let Segment { address, stream, pool, class, expandable, stack, .. } = piece;
+            let Segment { address, stream, pool, class, expandable, stack, inferred, .. } = piece;
             let blocks = first..self.state.blocks.len();
-            self.state.segments.push(StateSegment { address, size, id, stream, pool, class, expandable, stack, blocks });
+            self.state.segments.push(StateSegment {
+                address,
+                size,
+                id,
+                stream,
+                pool,
+                class,
+                expandable,
+                stack,
+                inferred,
+                blocks,
+            });
             let sums = self.pools.entry((pool, class, stream)).or_insert(PoolState {
                 pool,
                 class,
@@ -129,11 +144,11 @@ impl Laying<'_> {
                 largest_free_block: 0,
                 segments: 0,
             });
-            sums.reserved += size;
+            sums.reserved += if inferred { 0 } else { size };
             sums.active += active;
             sums.free += free;
             sums.largest_free_block = sums.largest_free_block.max(largest);
-            sums.segments += 1;
+            sums.segments += u64::from(!inferred);
         }
         for stray in ids {
             self.count(stray);

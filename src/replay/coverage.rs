@@ -76,7 +76,7 @@ pub fn judge(
             Missing::Segments,
             "segment events were left out of the recording, or the file was edited",
             format!(
-                "{} lie in no known segment; reserved counts their own size only.",
+                "{} lie in no known segment; they are shown, but reserved does not count them.",
                 counted(findings.without_segment, "block")
             ),
         );

@@ -65,7 +65,29 @@ pub fn infer(
     let (allocations, subjects) = freeze(rows, subjects, &segment_ids);
     let mut memory = DeviceMemory { ordinal, trace, allocations, segments, subjects, unmatched_frees, ..DeviceMemory::default() };
     memory.trace.shrink_to_fit();
+    check_snapshot_totals(&memory, warnings);
     Ok(Lives { memory, findings })
+}
+
+/// Compares the active bytes that the trace's first snapshot events state with the lives: an independent
+/// check of the inferred sizes. (Each costs a walk over the lives, hence only the first few.)
+fn check_snapshot_totals(memory: &DeviceMemory, warnings: &mut Warnings) {
+    const CHECKED: usize = 8;
+    let snapshots = memory.trace.events().filter(|event| memory.trace.actions()[event.0 as usize] == Action::Snapshot);
+    for event in snapshots.take(CHECKED) {
+        let position = Position::after(event);
+        let lives = &memory.allocations;
+        let born = lives.born_by(position);
+        let alive = |row: &usize| position < lives.died()[*row];
+        let active: u64 = (0..born).filter(alive).map(|row| lives.sizes()[row]).fold(0, u64::saturating_add);
+        let stated = memory.trace.sizes()[event.0 as usize];
+        if active != stated {
+            let ordinal = memory.ordinal;
+            warnings.push(WarningKind::SnapshotTotalDiffers, || {
+                format!("device {ordinal}, event {}: the file states {stated} active bytes, the replay has {active}", event.0)
+            });
+        }
+    }
 }
 
 /// Lives in order of discovery, before they are frozen into columns.
@@ -276,7 +298,14 @@ impl<'a> Pairing<'a> {
     fn tie_to_end(&mut self, segments: &[SegmentRecord], known: bool) {
         let mut tied = 0u64;
         for segment in segments {
+            self.check_totals(segment);
+            let end = segment.address.saturating_add(segment.size);
             for (address, block) in addressed(segment) {
+                if address < segment.address || end < address.saturating_add(block.size) {
+                    let ordinal = self.ordinal;
+                    self.warnings
+                        .push(WarningKind::BadLayout, || format!("device {ordinal}, block at 0x{address:x} leaves its segment"));
+                }
                 if block.state != BlockState::Inactive {
                     tied += u64::from(self.tie(segment, address, block));
                 }
@@ -289,6 +318,25 @@ impl<'a> Pairing<'a> {
             for _ in tied..open {
                 self.warnings.push(WarningKind::EndMismatch, || format!("device {ordinal}"));
             }
+        }
+    }
+
+    /// Compares what the file states of a segment with the sum of its blocks.
+    fn check_totals(&mut self, segment: &SegmentRecord) {
+        let sum = |wanted: &dyn Fn(&BlockRecord) -> bool, bytes: &dyn Fn(&BlockRecord) -> u64| -> u64 {
+            segment.blocks.iter().filter(|block| wanted(block)).map(bytes).fold(0, u64::saturating_add)
+        };
+        let active = |block: &BlockRecord| block.state != BlockState::Inactive;
+        let sums = [
+            sum(&|block| block.state == BlockState::ActiveAllocated, &|block| block.size),
+            sum(&active, &|block| block.size),
+            sum(&active, &|block| block.requested.unwrap_or(block.size)),
+        ];
+        let whole = segment.blocks.is_empty() || sum(&|_| true, &|block| block.size) == segment.size;
+        let differs = segment.stated_totals.iter().zip(sums).any(|(stated, sum)| stated.is_some_and(|stated| stated != sum));
+        if differs || !whole {
+            let (ordinal, address) = (self.ordinal, segment.address);
+            self.warnings.push(WarningKind::TotalsDiffer, || format!("device {ordinal}, segment at 0x{address:x}"));
         }
     }
 

@@ -66,7 +66,11 @@ fn guess_roundup(records: &[SegmentRecord], settings: &AllocatorSettings) -> u64
         blocks.iter().filter(|(requested, size)| rule.round(*requested) == *size).count()
     };
     let plain = explained(0);
-    [2, 4, 8, 16, 32].into_iter().filter(|d| plain < explained(*d)).max_by_key(|d| (explained(*d), *d)).unwrap_or(0)
+    [2, 4, 8, 16, 32]
+        .into_iter()
+        .filter(|d| plain < explained(*d))
+        .max_by_key(|d| (explained(*d), std::cmp::Reverse(*d)))
+        .unwrap_or(0)
 }
 
 struct Walk<'a> {
@@ -91,6 +95,11 @@ impl Walk<'_> {
             self.map(row as u32, Position::START);
         }
         let older = |life: &Allocation| life.born == Position::START;
+        for (row, life) in self.work.rows.iter().enumerate() {
+            if !older(life) && !life.flags.has(AllocationFlags::ALLOC_SEEN) {
+                self.late.entry(life.born).or_default().push(row as u32);
+            }
+        }
         let mut rows: Vec<u32> = (0..self.work.rows.len() as u32).filter(|row| older(&self.work.rows[*row as usize])).collect();
         rows.sort_by_key(|row| self.work.rows[*row as usize].address);
         // A block that never appears in the trace is only known from its end: where it contradicts a block
@@ -109,7 +118,7 @@ impl Walk<'_> {
         // Only now are all neighbours known.
         for row in seen {
             let life = self.work.rows[row as usize];
-            if life.flags.has(AllocationFlags::SIZE_STATED) || !self.live.get(&life.address).is_some_and(|(_, r)| *r == row) {
+            if life.flags.has(AllocationFlags::SIZE_STATED) || self.live.get(&life.address).is_none_or(|(_, r)| *r != row) {
                 continue;
             }
             self.findings.sizes_guessed += 1;

@@ -1,8 +1,8 @@
 //! The memory of one device at one position: segments, blocks and gaps, in address order.
 //!
 //! Always: the blocks of a segment and its gaps tile it, in address order, no two gaps adjacent;
-//! reserved = active + free; allocated + pending = active (where the file contradicts itself by
-//! overlapping blocks, free is floored at zero and a warning stands in the snapshot).
+//! reserved = active + free; allocated + pending = active. Where the file contradicts itself, by blocks that
+//! overlap or lie in no segment, free is floored at zero and a warning stands in the snapshot.
 
 use crate::model::{AllocationId, BlockState, PoolId, Position, SegmentId, SizeClass, StackId, StreamId};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Sums over a device, in bytes; the words are PyTorch's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Sum of segments.
+    /// Sum of the segments the file names.
     pub reserved: u64,
     /// Sizes of blocks in use.
     pub allocated: u64,
@@ -65,6 +65,8 @@ pub struct StateSegment {
     pub expandable: bool,
     /// Where it was created.
     pub stack: StackId,
+    /// The file does not name it: made up around a block in no known segment, and not counted in reserved.
+    pub inferred: bool,
     /// Its blocks and gaps, as rows of [`MemoryState::blocks`].
     pub blocks: Range<usize>,
 }

@@ -1,0 +1,116 @@
+//! Why a file was not opened: each arm one sentence that says what, where, and what to do instead.
+
+use crate::base::Cancelled;
+
+/// A file that was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum FormatError {
+    /// The user cancelled.
+    #[error("cancelled")]
+    Cancelled,
+    /// The operating system could not read it.
+    #[error("cannot read {name}: {source}")]
+    Io {
+        /// The file.
+        name: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A folder instead of a file.
+    #[error("{name} is a folder; open one of the snapshots in it")]
+    Directory {
+        /// The folder.
+        name: String,
+    },
+    /// Nothing is in it.
+    #[error("{name} is empty: the dump failed before it wrote anything; take the snapshot again")]
+    Empty {
+        /// The file.
+        name: String,
+    },
+    /// Another kind of file, which we know.
+    #[error("{name} is {what}, not an allocator snapshot; {advice}")]
+    Foreign {
+        /// The file.
+        name: String,
+        /// What it is.
+        what: String,
+        /// What to do instead.
+        advice: String,
+    },
+    /// Readable, but of another content.
+    #[error(
+        "{name} is readable, but it is no allocator snapshot: its top level holds {holds}; a snapshot is a dict with \
+         `segments` and `device_traces`, as torch.cuda.memory._dump_snapshot() writes it"
+    )]
+    NotASnapshot {
+        /// The file.
+        name: String,
+        /// What its top level holds.
+        holds: String,
+    },
+    /// The pickle wants to run something.
+    #[error(
+        "{name} holds objects, not only data: opcode {opcode} at byte {offset} would load or run code and is refused; \
+         nothing was run. Write the snapshot with torch.cuda.memory._dump_snapshot(), or as plain dicts, lists and numbers"
+    )]
+    Refused {
+        /// The file.
+        name: String,
+        /// The opcode, in pickletools' words.
+        opcode: &'static str,
+        /// Its place in the pickle.
+        offset: u64,
+    },
+    /// The file contradicts its own format.
+    #[error("{name} is damaged: {what} at byte {offset}; get a fresh copy of the file")]
+    Broken {
+        /// The file.
+        name: String,
+        /// What is wrong.
+        what: String,
+        /// Where, in the unpacked content.
+        offset: u64,
+    },
+    /// The file ends before anything in it was whole.
+    #[error("{name} ends early, at byte {offset}, before anything in it was complete; the dump or the copy was cut off")]
+    EndsEarly {
+        /// The file.
+        name: String,
+        /// The byte, in the unpacked content.
+        offset: u64,
+    },
+    /// A container that cannot be opened.
+    #[error("{name} is a {container} file that cannot be unpacked: {why}")]
+    Container {
+        /// The file.
+        name: String,
+        /// gzip, zip …
+        container: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// A file that unpacks to far more than a snapshot of its size could.
+    #[error("{name} unpacks to more than {limit} bytes, far more than a snapshot of its size can hold; it is not opened")]
+    Bomb {
+        /// The file.
+        name: String,
+        /// The bound in bytes.
+        limit: u64,
+    },
+    /// Nothing we know.
+    #[error(
+        "{name} is of no kind that is known here: it is neither a pickle nor JSON nor a page of PyTorch's memory viewer, \
+         plain or in gzip, zstd, xz, bzip2 or zip; write a snapshot with torch.cuda.memory._dump_snapshot()"
+    )]
+    Unknown {
+        /// The file.
+        name: String,
+    },
+}
+
+impl From<Cancelled> for FormatError {
+    fn from(_: Cancelled) -> Self {
+        FormatError::Cancelled
+    }
+}
