@@ -6,3 +6,4 @@ mod engine;
 mod naive;
 mod samples;
 mod truth;
+mod window;
