@@ -81,7 +81,11 @@ const ONLY_AT: &[(&[&str], &[&str], &str)] = &[
 ];
 
 /// Folders with one file a member: the register in their `mod.rs`, and the files that are no members.
-const WINGS: &[(&str, &str, &[&str])] = &[("cli", "COMMANDS", &["command", "moment", "opening", "output", "table"])];
+const WINGS: &[(&str, &str, &[&str])] = &[
+    ("cli", "COMMANDS", &["command", "moment", "opening", "output", "table"]),
+    ("format", "IMPORTERS", &["importer", "error", "source", "assembly", "finish", "records", "version", "words"]),
+    ("report", "REPORTS", &["report", "page", "json"]),
+];
 
 /// From this length on a file says at its head why it is one file …
 const LONG_FILE_LINES: usize = 600;
