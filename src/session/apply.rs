@@ -39,11 +39,17 @@ impl Session {
             Command::SetDevice(device) => self.set_device(device),
             Command::MoveCursor(position) => self.move_cursor(|_, _| position),
             Command::StepCursor(events) => {
-                self.move_cursor(|place, _| Position((i64::from(place.cursor.0).saturating_add(events)).clamp(0, i64::from(u32::MAX)) as u32));
+                self.move_cursor(|place, _| {
+                    Position((i64::from(place.cursor.0).saturating_add(events)).clamp(0, i64::from(u32::MAX)) as u32)
+                });
             }
             Command::StepOom { forward } => self.move_cursor(|place, memory| {
                 let ooms = memory.trace.ooms().iter().map(|event| Position::after(*event));
-                let next = if forward { ooms.clone().find(|oom| place.cursor < *oom) } else { ooms.rev().find(|oom| *oom < place.cursor) };
+                let next = if forward {
+                    ooms.clone().find(|oom| place.cursor < *oom)
+                } else {
+                    ooms.rev().find(|oom| *oom < place.cursor)
+                };
                 next.unwrap_or(place.cursor)
             }),
             Command::GoToLastOom => {

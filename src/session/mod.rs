@@ -125,8 +125,7 @@ impl Session {
     pub fn new(folder: Option<PathBuf>) -> Session {
         let saved = folder.as_deref().map(persist::load).unwrap_or_default();
         let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2) - 1);
-        let workspace =
-            Workspace { axis: saved.axis(), colour_by: saved.colour_by(), ..Workspace::default() };
+        let workspace = Workspace { axis: saved.axis(), colour_by: saved.colour_by(), ..Workspace::default() };
         Session {
             documents: Vec::new(),
             workspace,
@@ -297,12 +296,8 @@ impl Session {
     fn save(&mut self) {
         if let Some(folder) = self.folder.clone() {
             let saved = self.saved.clone();
-            let spec = JobSpec {
-                title: "remembering".into(),
-                slot: Some(Slot::of(&"remembering")),
-                lane: Lane::Shared,
-                listed: false,
-            };
+            let spec =
+                JobSpec { title: "remembering".into(), slot: Some(Slot::of(&"remembering")), lane: Lane::Shared, listed: false };
             // Not being able to remember is no reason to disturb anybody.
             self.jobs.start(spec, move |_| persist::store(&folder, &saved).or(Ok(())));
         }
