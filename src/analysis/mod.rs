@@ -4,11 +4,17 @@
 //! A query does no IO, reads no clock, knows no colour, and cannot fail; it can only be cancelled.
 
 pub mod curve;
+pub mod live_by_stack;
+pub mod moment;
 pub mod query;
 pub mod state;
+pub mod summary;
 pub mod timeline;
 
 pub use curve::Curve;
+pub use live_by_stack::{LiveByStack, StackShare};
+pub use moment::{Moment, NoSuchMoment};
 pub use query::{Asked, Query, Subject};
 pub use state::StateAt;
+pub use summary::{Counters, OomEvent, Peak, Summary};
 pub use timeline::UsageTimeline;

@@ -3,6 +3,7 @@
 //! [`REPORTS`] is the register: one line a kind of file, in the order the help shows them.
 
 pub mod facts;
+pub mod json;
 pub mod page;
 pub mod png;
 #[expect(clippy::module_inception, reason = "every wing names its contract's file after itself")]

@@ -1,1 +1,322 @@
 //! Floor 8: what is open, what is asked, what the user chose. No toolkit.
+//!
+//! [`Session`] owns all shared state. Views read it through `&Session`, ask questions with
+//! [`Session::ask`], and change things only by [`Session::send`]ing a [`Command`]. Once a frame
+//! [`Session::tick`] takes in what jobs delivered, applies the commands, and lets the history settle.
+//! Everything that takes time runs in a job ([`jobs`]).
+
+mod apply;
+mod arrive;
+pub mod command;
+pub mod document;
+pub mod event_rows;
+pub mod history;
+pub mod jobs;
+pub mod lookups;
+pub mod memo;
+pub mod opening;
+pub mod persist;
+pub mod pictures;
+pub mod samples;
+pub mod source_file;
+pub mod workspace;
+
+pub use command::Command;
+pub use document::{Document, DocumentId};
+pub use jobs::{JobStatus, Waker};
+pub use memo::Answer;
+pub use workspace::{EventFilter, Place, Window, Workspace};
+
+use crate::analysis::{Asked, Query, StateAt, Subject, UsageTimeline};
+use crate::chart::{Clock, Theme};
+use crate::model::{DeviceId, DeviceMemory, Item};
+use crate::raster::Raster;
+use crate::replay::{MemoryState, Replay};
+use event_rows::EventRows;
+use history::History;
+use jobs::{JobError, JobId, JobSpec, Jobs, Lane, Slot};
+use lookups::{ClockOf, InksOf, RangeTotals, WeighedClock};
+use memo::{Memo, Scope};
+use persist::Saved;
+use pictures::{Look, PictureKey, Pictures};
+use std::any::TypeId;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Bytes of answers that are kept. The snapshots themselves come on top.
+const ANSWER_BUDGET: usize = 768 << 20;
+
+/// The system's file dialogs; they may block, so they are only called from jobs.
+pub trait Dialogs: Send + Sync {
+    /// Files to open; none where the user cancelled or there is no dialog.
+    fn pick_files(&self) -> Vec<PathBuf>;
+    /// Where to save; `name` is the suggestion.
+    fn pick_target(&self, name: &str) -> Option<PathBuf>;
+}
+
+/// A line for the user about something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// To take it away.
+    pub id: u64,
+    /// The sentence.
+    pub text: String,
+    /// Whether something went wrong.
+    pub is_error: bool,
+}
+
+/// What a tick asks of whoever drives it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tick {
+    /// Tick again after this many seconds even if nothing happens.
+    pub again_after_s: Option<f64>,
+}
+
+/// What jobs deliver to the session.
+pub(crate) enum Message {
+    Document(Document),
+    FirstCurves(DocumentId, DeviceId),
+    Replays(DocumentId, Arc<Vec<Replay>>),
+    Answer(Box<dyn FnOnce(&mut Memo) + Send>),
+    Commands(Vec<Command>),
+    Picture(PictureKey, Look, Raster),
+    Note { text: String, is_error: bool },
+}
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Message::Document(_) => "Document",
+            Message::FirstCurves(..) => "FirstCurves",
+            Message::Replays(..) => "Replays",
+            Message::Answer(_) => "Answer",
+            Message::Commands(_) => "Commands",
+            Message::Picture(..) => "Picture",
+            Message::Note { .. } => "Note",
+        })
+    }
+}
+
+/// Owner of all state that views share.
+pub struct Session {
+    documents: Vec<Document>,
+    workspace: Workspace,
+    history: History,
+    jobs: Jobs<Message>,
+    opening: BTreeMap<JobId, DocumentId>,
+    memo: RefCell<Memo>,
+    pictures: RefCell<Pictures>,
+    commands: RefCell<Vec<Command>>,
+    hovered: Option<Item>,
+    hover_next: Cell<Option<Item>>,
+    notes: Vec<Note>,
+    saved: Saved,
+    folder: Option<PathBuf>,
+    dialogs: Option<Arc<dyn Dialogs>>,
+    next_document: u64,
+    next_note: u64,
+}
+
+impl Session {
+    /// A session that remembers things in `folder`; without one it remembers nothing.
+    pub fn new(folder: Option<PathBuf>) -> Session {
+        let saved = folder.as_deref().map(persist::load).unwrap_or_default();
+        let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2) - 1);
+        let workspace =
+            Workspace { axis: saved.axis(), colour_by: saved.colour_by(), ..Workspace::default() };
+        Session {
+            documents: Vec::new(),
+            workspace,
+            history: History::default(),
+            jobs: Jobs::new(workers),
+            opening: BTreeMap::new(),
+            memo: RefCell::new(Memo::new(ANSWER_BUDGET)),
+            pictures: RefCell::default(),
+            commands: RefCell::default(),
+            hovered: None,
+            hover_next: Cell::new(None),
+            notes: Vec::new(),
+            saved,
+            folder,
+            dialogs: None,
+            next_document: 0,
+            next_note: 0,
+        }
+    }
+    /// Sets what is called, from any thread, when there is something new to show.
+    pub fn set_waker(&self, waker: Waker) {
+        self.jobs.set_waker(waker);
+    }
+    /// Hands over the system's file dialogs.
+    pub fn set_dialogs(&mut self, dialogs: Arc<dyn Dialogs>) {
+        self.dialogs = Some(dialogs);
+    }
+    /// Once a frame, before anything is drawn: takes in what arrived, applies what was sent.
+    pub fn tick(&mut self, now_s: f64) -> Tick {
+        self.memo.get_mut().begin_tick();
+        self.hovered = self.hover_next.take();
+        for event in self.jobs.poll() {
+            self.arrive(event);
+        }
+        for command in self.commands.take() {
+            self.apply(command);
+        }
+        let settling = self.history.feed(now_s, &self.workspace);
+        Tick { again_after_s: settling.then_some(history::SETTLE_S) }
+    }
+    /// Asks for a change; it is applied at the next tick.
+    pub fn send(&self, command: Command) {
+        self.commands.borrow_mut().push(command);
+        self.jobs.wake();
+    }
+
+    /// What is open, in order of opening.
+    pub fn documents(&self) -> &[Document] {
+        &self.documents
+    }
+    /// The document in front.
+    pub fn active(&self) -> Option<&Document> {
+        let id = self.workspace.active?;
+        self.documents.iter().find(|document| document.id == id)
+    }
+    /// Document and device in front, with the device's memory.
+    pub fn front(&self) -> Option<(&Document, DeviceId, &DeviceMemory)> {
+        let document = self.active()?;
+        let (_, device) = self.workspace.front()?;
+        Some((document, device, document.snapshot.devices.get(device)?))
+    }
+    /// What the user chose.
+    pub fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+    /// What is remembered.
+    pub fn saved(&self) -> &Saved {
+        &self.saved
+    }
+    /// Light or dark.
+    pub fn theme(&self) -> Theme {
+        self.saved.theme()
+    }
+    /// Messages that were not taken away yet.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+    /// Jobs under way.
+    pub fn running(&self) -> Vec<JobStatus> {
+        self.jobs.running()
+    }
+    /// Whether no job is under way and no command waits.
+    pub fn is_idle(&self) -> bool {
+        self.jobs.is_idle() && self.commands.borrow().is_empty()
+    }
+    /// Whether something can be undone or redone.
+    pub fn can_undo_redo(&self) -> (bool, bool) {
+        (self.history.can_undo(), self.history.can_redo())
+    }
+    /// What the pointer was on in the last frame, in whichever view.
+    pub fn hovered(&self) -> Option<Item> {
+        self.hovered
+    }
+    /// Tells that the pointer is on something.
+    pub fn set_hovered(&self, item: Item) {
+        if self.hover_next.replace(Some(item)) != Some(item) && self.hovered != Some(item) {
+            self.jobs.wake();
+        }
+    }
+
+    /// Asks about the device in front. Views do this every frame and draw what they get.
+    pub fn ask<Q: Query>(&self, params: Q::Params) -> Answer<Q::Answer> {
+        self.ask_in::<Q>("", params)
+    }
+    /// As [`Session::ask`], from a place of its own: of each place only the newest request is worked on.
+    pub fn ask_in<Q: Query>(&self, slot: &'static str, params: Q::Params) -> Answer<Q::Answer> {
+        let Some((document, device, _)) = self.front() else {
+            return Answer::Failed(Arc::new(JobError::Failed("No file is open.".into())));
+        };
+        let scope = Scope { document: document.id, generation: document.generation, device };
+        let mut memo = self.memo.borrow_mut();
+        if document.replays.is_none() && needs_replays::<Q>() {
+            return match self.opening_of(document.id) {
+                Some(status) => Answer::Pending(status),
+                None => Answer::Failed(Arc::new(JobError::Failed("This file was not read to its end.".into()))),
+            };
+        }
+        let asked_params = params.clone();
+        memo.ask::<Q>(scope, slot, &params, move || {
+            let (snapshot, replays) = (Arc::clone(&document.snapshot), document.replays.clone());
+            let spec = JobSpec {
+                title: Q::NAME.to_owned(),
+                slot: Some(Slot::of(&(document.id, device, TypeId::of::<Q>(), slot))),
+                lane: Lane::Shared,
+                listed: true,
+            };
+            self.jobs.start(spec, move |cx| {
+                let replays = replays.as_ref().map_or(&[][..], |replays| replays.as_slice());
+                let asked = Asked { subject: Subject { snapshot: &snapshot, replays }, baseline: None, device };
+                opening::deliver::<Q>(&asked, scope, asked_params, cx)
+            })
+        })
+    }
+    /// The state at the cursor.
+    pub fn state(&self) -> Answer<MemoryState> {
+        let cursor = self.workspace.place().map(|place| place.cursor).unwrap_or_default();
+        self.ask::<StateAt>(cursor)
+    }
+    /// The clock of the current time axis.
+    pub fn clock(&self) -> Option<Arc<WeighedClock>> {
+        match self.ask::<ClockOf>(self.workspace.axis) {
+            Answer::Ready(clock) => Some(clock),
+            // The clock of the other axis would put everything in the wrong place.
+            Answer::Stale(..) | Answer::Pending(_) | Answer::Failed(_) => None,
+        }
+    }
+    /// The part of a clock's axis one sees.
+    pub fn window(&self, clock: &Clock) -> Range<f64> {
+        let span = clock.span();
+        match self.workspace.place().map(|place| &place.window) {
+            Some(Window::Units(axis, range)) if *axis == clock.axis() => range.clone(),
+            Some(Window::Positions(range)) => {
+                let (from, to) = (clock.unit(range.start), clock.unit(range.end));
+                if from < to { from..to } else { span }
+            }
+            Some(Window::Whole | Window::Units(..)) | None => span,
+        }
+    }
+
+    fn opening_of(&self, id: DocumentId) -> Option<JobStatus> {
+        let job = self.opening.iter().find(|(_, document)| **document == id).map(|(job, _)| *job)?;
+        self.jobs.running().into_iter().find(|status| status.id == job)
+    }
+    fn note(&mut self, text: impl Into<String>, is_error: bool) {
+        self.next_note += 1;
+        self.notes.push(Note { id: self.next_note, text: text.into(), is_error });
+    }
+    fn save(&mut self) {
+        if let Some(folder) = self.folder.clone() {
+            let saved = self.saved.clone();
+            let spec = JobSpec {
+                title: "remembering".into(),
+                slot: Some(Slot::of(&"remembering")),
+                lane: Lane::Shared,
+                listed: false,
+            };
+            // Not being able to remember is no reason to disturb anybody.
+            self.jobs.start(spec, move |_| persist::store(&folder, &saved).or(Ok(())));
+        }
+    }
+}
+
+/// Questions that look at lives and events only are answered before the replays are laid.
+fn needs_replays<Q: Query>() -> bool {
+    let without = [
+        TypeId::of::<UsageTimeline>(),
+        TypeId::of::<ClockOf>(),
+        TypeId::of::<InksOf>(),
+        TypeId::of::<RangeTotals>(),
+        TypeId::of::<EventRows>(),
+    ];
+    !without.contains(&TypeId::of::<Q>())
+}

@@ -1,4 +1,9 @@
-//! The integration tests, one binary: egui links once. A line a boundary.
+//! All integration tests in one binary, so that the window's libraries link once; one module a boundary.
 
+mod architecture;
+mod cli;
 mod engine;
+mod naive;
 mod picture;
+mod samples;
+mod truth;

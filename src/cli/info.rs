@@ -1,0 +1,229 @@
+//! `info`: what is in a file, in figures.
+
+use crate::analysis::{Counters, Peak, Summary};
+use crate::base::{Bytes, grouped};
+use crate::cli::command::{Command, Outcome};
+use crate::cli::opening::{self, Device};
+use crate::cli::output;
+use crate::cli::table::{Align, Table};
+use crate::model::{AllocatorSettings, DeviceMemory, Snapshot, Warnings};
+use crate::report::json::{self, FileInfo};
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+/// The subcommand.
+pub const COMMAND: Command = Command { name: "info", arguments, run };
+
+/// More failures than this are counted only, in the text for people.
+const OOMS_SHOWN: usize = 20;
+
+fn arguments(command: clap::Command) -> clap::Command {
+    command
+        .about("What is in it: per device the counters at start, peaks and end, failures, coverage, warnings")
+        .arg(
+            Arg::new("files")
+                .value_name("FILE")
+                .required(true)
+                .num_args(1..)
+                .value_parser(value_parser!(PathBuf))
+                .help("Snapshots"),
+        )
+        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print a JSON list, one object a file"))
+}
+
+fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
+    let as_json = matches.get_flag("json");
+    let mut outcome = Outcome::Done;
+    let mut infos = Vec::new();
+    let mut out = output::answers();
+    let mut first = true;
+    for path in matches.get_many::<PathBuf>("files").into_iter().flatten() {
+        let snapshot = match opening::open(path) {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                output::complain(&error);
+                outcome = Outcome::Incomplete;
+                continue;
+            }
+        };
+        let mut summaries = Vec::with_capacity(snapshot.devices.len());
+        for id in snapshot.devices.ids() {
+            summaries.push(Device::prepare(&snapshot, id)?.summary(&snapshot)?);
+        }
+        if as_json {
+            infos.push(FileInfo::of(&snapshot, &summaries));
+        } else {
+            let gap = if first { "" } else { "\n" };
+            write!(out, "{gap}{}", text(&snapshot, &summaries))?;
+            out.flush()?;
+        }
+        first = false;
+    }
+    if as_json {
+        json::write_info(&infos, &mut out)?;
+    }
+    out.flush()?;
+    Ok(outcome)
+}
+
+/// One file for people. Writing into a text cannot fail, so results of `write!` are dropped here.
+fn text(snapshot: &Snapshot, summaries: &[Summary]) -> String {
+    let mut text = String::new();
+    text.push_str(&head(snapshot));
+    let devices = || snapshot.devices.as_slice().iter().zip(summaries);
+    for (memory, summary) in devices().filter(|(memory, _)| memory.is_used()) {
+        text.push('\n');
+        text.push_str(&device(memory, summary));
+    }
+    let idle: Vec<String> = devices().filter(|(memory, _)| !memory.is_used()).map(|(memory, _)| memory.title()).collect();
+    if !idle.is_empty() {
+        let _ = writeln!(text, "\nidle, without events or segments: {}", idle.join(", "));
+    } else if snapshot.devices.is_empty() {
+        text.push_str("\nno device: nothing was allocated when this was written\n");
+    }
+    if !snapshot.warnings.is_empty() {
+        text.push_str("\nwarnings\n");
+        for (kind, count, first) in snapshot.warnings.iter() {
+            let message = output::one_line(&Warnings::message(kind, count, first));
+            let _ = writeln!(text, "  {}: {message}", kind.severity().name().replace('_', " "));
+        }
+    }
+    text
+}
+
+/// File, origin and settings.
+pub fn head(snapshot: &Snapshot) -> String {
+    let origin = &snapshot.origin;
+    let written_by = match &origin.written_by {
+        Some(range) => match &range.at_most {
+            Some(at_most) if *at_most == range.at_least => format!(", written by PyTorch {at_most}"),
+            Some(at_most) => format!(", written by PyTorch {} to {at_most}", range.at_least),
+            None => format!(", written by PyTorch {} or later", range.at_least),
+        },
+        None => String::new(),
+    };
+    format!(
+        "{}\n  {}, {}{written_by}\n  {}\n",
+        output::one_line(&origin.name),
+        origin.format,
+        Bytes(origin.bytes).exact(),
+        settings(&snapshot.settings)
+    )
+}
+
+fn settings(settings: &AllocatorSettings) -> String {
+    if !settings.conf.is_empty() {
+        format!("PYTORCH_CUDA_ALLOC_CONF={}", output::one_line(&settings.conf))
+    } else if settings.stated {
+        "allocator settings: PyTorch's defaults".to_owned()
+    } else {
+        "allocator settings: not in the file (PyTorch writes them since 2.3)".to_owned()
+    }
+}
+
+fn device(memory: &DeviceMemory, summary: &Summary) -> String {
+    let mut text = String::new();
+    let span = summary.time_us.map_or(String::new(), |(first, last)| format!(" in {}", seconds(last.saturating_sub(first))));
+    let _ = writeln!(text, "{}: {}{span}", memory.title(), count(summary.events, "event"));
+    if 0 < summary.events {
+        let actions: Vec<String> = summary.events_by_action.iter().map(|(name, n)| format!("{name} {}", grouped(*n))).collect();
+        let _ = writeln!(text, "  {}", output::one_line(&actions.join(", ")));
+    }
+    let mut lives = vec![
+        count(summary.allocations, "allocation"),
+        format!("{} older than the trace", grouped(summary.born_before)),
+        format!("{} without a stack", grouped(summary.without_stack)),
+    ];
+    if 0 < summary.unmatched_frees {
+        lives.push(format!("{} freed that the trace never saw allocated", grouped(summary.unmatched_frees)));
+    }
+    let _ = writeln!(text, "  {}", lives.join(", "));
+    text.push('\n');
+    text.push_str(&counters_table(summary).lines(2));
+    if !summary.ooms.is_empty() {
+        text.push('\n');
+    }
+    for oom in summary.ooms.iter().take(OOMS_SHOWN) {
+        let _ = writeln!(
+            text,
+            "  out of memory at event {}: {} wanted, {} left on the device; {} allocated of {} reserved, largest free block {}",
+            grouped(u64::from(oom.event.0)),
+            Bytes(oom.requested).exact(),
+            Bytes(oom.device_free).exact(),
+            Bytes(oom.state.totals.allocated),
+            Bytes(oom.state.totals.reserved),
+            Bytes(oom.state.largest_free_block)
+        );
+    }
+    if OOMS_SHOWN < summary.ooms.len() {
+        let _ = writeln!(text, "  … and {} more", count((summary.ooms.len() - OOMS_SHOWN) as u64, "out-of-memory event"));
+    }
+    text.push_str(&coverage(memory));
+    text
+}
+
+fn counters_table(summary: &Summary) -> Table {
+    let (start, end) = (&summary.start, &summary.end);
+    if summary.events == 0 {
+        let mut table = Table::new(&[Align::Left, Align::Right]);
+        for (name, value) in counter_rows(end) {
+            table.row([name.to_owned(), value]);
+        }
+        return table;
+    }
+    let mut table = Table::new(&[Align::Left, Align::Right, Align::Right, Align::Right, Align::Right]);
+    table.row(["", "start", "peak", "at event", "end"]);
+    let peaks = [summary.peak_reserved, summary.peak_allocated, summary.peak_active, summary.peak_requested];
+    let peaks = peaks.into_iter().map(Some).chain(std::iter::repeat(None));
+    for (((name, start), (_, end)), peak) in counter_rows(start).into_iter().zip(counter_rows(end)).zip(peaks) {
+        let (most, at) =
+            peak.map_or_else(Default::default, |peak: Peak| (Bytes(peak.bytes).exact(), event(peak.position.event_number())));
+        table.row([name.to_owned(), start, most, at, end]);
+    }
+    table
+}
+
+/// The counters of a state by name, sizes with their exact bytes; the first four are those that have peaks.
+pub fn counter_rows(counters: &Counters) -> [(&'static str, String); 10] {
+    let totals = counters.totals;
+    [
+        ("reserved", Bytes(totals.reserved).exact()),
+        ("allocated", Bytes(totals.allocated).exact()),
+        ("active", Bytes(totals.active).exact()),
+        ("requested", Bytes(totals.requested).exact()),
+        ("pending free", Bytes(totals.pending_free()).exact()),
+        ("free", Bytes(totals.free()).exact()),
+        ("inactive split", Bytes(counters.inactive_split).exact()),
+        ("largest free block", Bytes(counters.largest_free_block).exact()),
+        ("segments", grouped(counters.segments)),
+        ("active blocks", grouped(counters.blocks)),
+    ]
+}
+
+/// What the recording cannot tell, one sentence a line; empty where it tells all.
+pub fn coverage(memory: &DeviceMemory) -> String {
+    let mut text = String::new();
+    if !memory.coverage.gaps.is_empty() {
+        text.push('\n');
+    }
+    for gap in &memory.coverage.gaps {
+        let _ = writeln!(text, "  {}", output::one_line(&gap.sentence));
+    }
+    text
+}
+
+/// An event number as JSON has it: −1 before the first.
+pub fn event(number: i64) -> String {
+    u64::try_from(number).map_or_else(|_| number.to_string(), grouped)
+}
+
+/// `1 event`, `35 573 events`.
+pub fn count(n: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
+}
+
+fn seconds(us: i64) -> String {
+    format!("{:.3} s", us as f64 / 1e6)
+}

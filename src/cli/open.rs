@@ -1,0 +1,66 @@
+//! `open`: the window; where there is no display, a sentence or a report instead.
+
+use crate::analysis::Moment;
+use crate::cli::command::{Command, Outcome};
+use crate::cli::{output, report};
+use crate::report::ReportOptions;
+use anyhow::bail;
+use clap::{Arg, ArgMatches, value_parser};
+use std::path::PathBuf;
+
+/// The subcommand.
+pub const COMMAND: Command = Command { name: "open", arguments, run };
+
+const WITHOUT_WINDOW: &str = "`fragscope report FILE -o OUT.png` draws it and `fragscope info FILE` prints it without a display";
+
+fn arguments(command: clap::Command) -> clap::Command {
+    command
+        .about("Open the window")
+        .arg(
+            Arg::new("files")
+                .value_name("FILE")
+                .num_args(0..)
+                .value_parser(value_parser!(PathBuf))
+                .help("Snapshots; without any the welcome page offers samples"),
+        )
+        .arg(
+            Arg::new("or-report")
+                .long("or-report")
+                .value_name("OUT")
+                .value_parser(value_parser!(PathBuf))
+                .help("Where no window can be opened, write the first file's report there instead"),
+        )
+}
+
+fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
+    let files: Vec<PathBuf> = matches.get_many::<PathBuf>("files").into_iter().flatten().cloned().collect();
+    let instead = matches.get_one::<PathBuf>("or-report");
+    if instead.is_some() && files.is_empty() {
+        bail!("--or-report needs a file to report on: name a snapshot");
+    }
+    // A path that leads nowhere is wrong usage whether or not there is a display.
+    for file in &files {
+        if let Err(error) = std::fs::metadata(file) {
+            bail!("{} cannot be opened: {error}", file.display());
+        }
+    }
+    let first = files.first().cloned();
+    let why = if has_display() {
+        match crate::ui::run(files) {
+            Ok(()) => return Ok(Outcome::Done),
+            Err(error) => error.to_string(),
+        }
+    } else {
+        "there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set), so no window can be opened".to_owned()
+    };
+    let (Some(out), Some(file)) = (instead, first) else { bail!("{why}; {WITHOUT_WINDOW}") };
+    output::note(&format!("{why}; writing the report instead"));
+    report::write(&file, None, Moment::Telling, out, &ReportOptions::default())?;
+    Ok(Outcome::Done)
+}
+
+/// Whether the environment names a display. Only Unix systems other than macOS need one named.
+fn has_display() -> bool {
+    let named = |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
+    cfg!(not(all(unix, not(target_os = "macos")))) || ["DISPLAY", "WAYLAND_DISPLAY", "WAYLAND_SOCKET"].into_iter().any(named)
+}

@@ -1,0 +1,76 @@
+//! What jobs deliver, taken into the session.
+
+use crate::analysis::UsageTimeline;
+use crate::model::{DeviceId, Position};
+use crate::session::document::{Document, DocumentId};
+use crate::session::jobs::{JobError, JobEvent, JobStatus};
+use crate::session::workspace::Place;
+use crate::session::{Message, Session};
+
+impl Session {
+    pub(super) fn arrive(&mut self, event: JobEvent<Message>) {
+        match event {
+            JobEvent::Delivered(Message::Document(document)) => self.arrive_document(document),
+            JobEvent::Delivered(Message::FirstCurves(id, device)) => self.place_cursor(id, device),
+            JobEvent::Delivered(Message::Replays(id, replays)) => {
+                if let Some(document) = self.documents.iter_mut().find(|document| document.id == id) {
+                    document.replays = Some(replays);
+                }
+            }
+            JobEvent::Delivered(Message::Answer(put)) => put(self.memo.get_mut()),
+            JobEvent::Delivered(Message::Commands(commands)) => self.commands.get_mut().extend(commands),
+            JobEvent::Delivered(Message::Picture(key, look, raster)) => self.pictures.get_mut().arrive(key, look, raster),
+            JobEvent::Delivered(Message::Note { text, is_error }) => self.note(text, is_error),
+            JobEvent::Ended { status, result } => self.job_ended(&status, result),
+        }
+    }
+
+    fn arrive_document(&mut self, document: Document) {
+        let id = document.id;
+        let device = document.snapshot.busiest_device();
+        if let Some(path) = &document.path {
+            self.saved.remember(path);
+            self.save();
+        }
+        for (device, memory) in document.snapshot.devices.iter() {
+            let cursor = memory.trace.ooms().last().map_or(memory.end(), |oom| Position::after(*oom));
+            self.workspace.places.insert((id, device), Place { cursor, ..Place::default() });
+        }
+        if let Some(device) = device {
+            self.workspace.devices.insert(id, device);
+        }
+        self.workspace.active = Some(id);
+        self.documents.push(document);
+        self.history.restart(&self.workspace);
+    }
+
+    /// The first thing shown is the last OOM (the cursor stands there already), else the peak.
+    pub(super) fn place_cursor(&mut self, id: DocumentId, device: DeviceId) {
+        let Some(document) = self.documents.iter().find(|document| document.id == id) else { return };
+        let has_oom = document.snapshot.devices.get(device).is_some_and(|memory| !memory.trace.ooms().is_empty());
+        let scope = crate::session::memo::Scope { document: id, generation: document.generation, device };
+        let usage = self.memo.get_mut().peek::<UsageTimeline>(scope, &());
+        let (Some(usage), Some(place)) = (usage, self.workspace.places.get_mut(&(id, device))) else { return };
+        if !has_oom && !place.moved {
+            place.cursor = usage.allocated.peak().0;
+            self.history.restart(&self.workspace);
+        }
+    }
+
+    fn job_ended(&mut self, status: &JobStatus, result: Result<(), JobError>) {
+        let opened = self.opening.remove(&status.id);
+        self.pictures.get_mut().job_ended(status.id);
+        let Err(error) = result else { return };
+        self.memo.get_mut().job_ended(status.id, &error);
+        if let Some(id) = opened {
+            // Shown in part already: without its replays it is of no use.
+            if self.documents.iter().any(|document| document.id == id) {
+                self.close(id);
+            }
+        }
+        match &error {
+            JobError::Cancelled => {}
+            JobError::Failed(_) | JobError::Panicked { .. } => self.note(error.to_string(), true),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Every way to change anything. Views send these; `Session::apply` is the one place that acts on them.
+
+use crate::chart::{ColourBy, Theme, TimeAxis};
+use crate::model::{DeviceId, Item, Position};
+use crate::session::document::DocumentId;
+use crate::session::jobs::JobId;
+use crate::session::workspace::EventFilter;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A change somebody asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Opens a file beside what is open.
+    Open(PathBuf),
+    /// Opens bytes that came without a path: something dropped onto the window.
+    OpenBytes {
+        /// What to call it.
+        name: String,
+        /// Its content.
+        bytes: Arc<[u8]>,
+    },
+    /// Opens a compiled-in sample by its name.
+    OpenSample(&'static str),
+    /// Asks for files through the system's dialog.
+    OpenDialog,
+    /// Closes a document.
+    Close(DocumentId),
+    /// Brings a document to the front.
+    Activate(DocumentId),
+    /// Shows another device of the document in front.
+    SetDevice(DeviceId),
+    /// Puts the cursor at a position, as a link does.
+    MoveCursor(Position),
+    /// Moves the cursor by events, as keys and buttons do; stops at both ends.
+    StepCursor(i64),
+    /// Puts the cursor at the next (or previous) out-of-memory event.
+    StepOom {
+        /// To the right on the time axis.
+        forward: bool,
+    },
+    /// Puts the cursor at the last out-of-memory event.
+    GoToLastOom,
+    /// Puts the cursor where most is allocated.
+    GoToPeak,
+    /// Shows a range of units of the current time axis.
+    SetWindow(Range<f64>),
+    /// Shows `factor` times as much time around the cursor.
+    ZoomAtCursor(f64),
+    /// Moves the window by a share of its length.
+    Pan(f64),
+    /// Shows the whole trace and all bytes.
+    Fit,
+    /// Shows the life of what is selected, with some room around it.
+    FrameSelection,
+    /// Shows a part of the byte axis, or all of it.
+    SetBytes(Option<Range<f64>>),
+    /// Selects one thing.
+    Select(Item),
+    /// Selects a stretch of time.
+    SelectRange(Range<Position>),
+    /// Selects nothing.
+    ClearSelection,
+    /// Sets the next mark at the cursor, or takes the one there away.
+    ToggleMark,
+    /// Filters the event list.
+    SetFilter(EventFilter),
+    /// Shows events evenly, or real time.
+    SetAxis(TimeAxis),
+    /// Gives block colours another meaning.
+    SetColourBy(ColourBy),
+    /// Light or dark.
+    SetTheme(Theme),
+    /// Back to the step before.
+    Undo,
+    /// Forward again.
+    Redo,
+    /// Stops a job.
+    Cancel(JobId),
+    /// Takes a message away.
+    Dismiss(u64),
+    /// Writes the report of the moment at the cursor; without a path the system's dialog asks for one.
+    ExportReport(Option<PathBuf>),
+    /// Opens a source file at a line in the user's editor.
+    OpenSource {
+        /// The file as the snapshot names it.
+        file: String,
+        /// The line, from 1; 0 or less: none.
+        line: i64,
+    },
+    /// Remembers how the window's tiles are arranged.
+    KeepLayout(String),
+    /// Forgets the recent files.
+    ForgetRecent,
+}

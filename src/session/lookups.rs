@@ -1,0 +1,168 @@
+//! Small questions of the window: what a view needs beside the analyses, and what is too long for a frame.
+
+use crate::analysis::{Asked, Query, UsageTimeline};
+use crate::base::{Cancelled, HeapSize, Progress};
+use crate::chart::{Clock, ColourBy, Inks, TimeAxis};
+use crate::model::{Action, AllocationId, Position};
+use crate::raster::{StackOutline, StackRaster};
+
+/// Asks for the [`Clock`] of a device: real time of five million events is not for the UI thread.
+pub struct ClockOf;
+
+/// A clock, with what it weighs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WeighedClock {
+    /// The clock.
+    pub clock: Clock,
+    bytes: usize,
+}
+
+impl Query for ClockOf {
+    const NAME: &'static str = "time axis";
+    type Params = TimeAxis;
+    type Answer = WeighedClock;
+
+    fn answer(asked: &Asked<'_>, axis: &TimeAxis, progress: &Progress) -> Result<WeighedClock, Cancelled> {
+        progress.check()?;
+        let trace = &asked.memory().trace;
+        let clock = Clock::new(trace, *axis);
+        let bytes = if clock.axis() == TimeAxis::Time { trace.len() * size_of::<u64>() } else { 0 };
+        Ok(WeighedClock { clock, bytes })
+    }
+}
+
+impl HeapSize for WeighedClock {
+    fn heap_size(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Asks for the colours of a snapshot's blocks by one meaning.
+pub struct InksOf;
+
+/// Colours, with what they weigh.
+#[derive(Clone, Debug)]
+pub struct WeighedInks {
+    /// The colours.
+    pub inks: Inks,
+    bytes: usize,
+}
+
+impl Query for InksOf {
+    const NAME: &'static str = "colours";
+    type Params = ColourBy;
+    type Answer = WeighedInks;
+
+    fn answer(asked: &Asked<'_>, by: &ColourBy, progress: &Progress) -> Result<WeighedInks, Cancelled> {
+        progress.check()?;
+        let snapshot = asked.subject.snapshot;
+        Ok(WeighedInks { inks: Inks::new(snapshot, *by), bytes: snapshot.stacks.len() * size_of::<u32>() })
+    }
+}
+
+impl HeapSize for WeighedInks {
+    fn heap_size(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Asks where an allocation lies in the stacked picture throughout its life.
+pub struct OutlineOf;
+
+/// An outline, if the allocation exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MaybeOutline(pub Option<StackOutline>);
+
+impl Query for OutlineOf {
+    const NAME: &'static str = "outline";
+    type Params = AllocationId;
+    type Answer = MaybeOutline;
+
+    fn answer(asked: &Asked<'_>, id: &AllocationId, progress: &Progress) -> Result<MaybeOutline, Cancelled> {
+        progress.check()?;
+        let memory = asked.memory();
+        if memory.allocations.len() <= id.0 as usize {
+            return Ok(MaybeOutline(None));
+        }
+        // An outline follows from the lives alone; the curves only serve the picture's columns.
+        let curves = UsageTimeline::default();
+        Ok(MaybeOutline(Some(StackRaster::new(memory, asked.replay(), &curves).outline(*id))))
+    }
+}
+
+impl HeapSize for MaybeOutline {
+    fn heap_size(&self) -> usize {
+        self.0.as_ref().map_or(0, |outline| outline.steps.capacity() * size_of::<(Position, u64)>())
+    }
+}
+
+/// What happened in a stretch of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RangeTotals {
+    /// Blocks handed out in it.
+    pub allocs: u64,
+    /// What was asked for with them, bytes.
+    pub alloc_bytes: u64,
+    /// Blocks given back in it.
+    pub frees: u64,
+    /// Bytes given back, as the events state them.
+    pub free_bytes: u64,
+    /// Segments that came and went.
+    pub segments: u64,
+    /// Allocations that failed.
+    pub ooms: u64,
+    /// Blocks born in it and still active at its end.
+    pub born_and_alive: u64,
+    /// Their bytes.
+    pub born_and_alive_bytes: u64,
+}
+
+impl Query for RangeTotals {
+    const NAME: &'static str = "totals of a range";
+    /// First and last position.
+    type Params = (Position, Position);
+    type Answer = RangeTotals;
+
+    fn answer(asked: &Asked<'_>, (from, to): &(Position, Position), progress: &Progress) -> Result<RangeTotals, Cancelled> {
+        let memory = asked.memory();
+        let trace = &memory.trace;
+        let mut totals = RangeTotals::default();
+        // The events that lead from one position to the other.
+        let (first, last) = (from.0.min(to.0) as usize, (to.0 as usize).min(trace.len()));
+        progress.stage("adding up", (last.saturating_sub(first)) as u64)?;
+        for i in first..last {
+            if i.is_multiple_of(1 << 16) {
+                progress.at((i - first) as u64)?;
+            }
+            let size = trace.sizes()[i];
+            match trace.actions()[i] {
+                Action::Alloc => {
+                    totals.allocs += 1;
+                    totals.alloc_bytes = totals.alloc_bytes.saturating_add(size);
+                }
+                Action::FreeRequested => {
+                    totals.frees += 1;
+                    totals.free_bytes = totals.free_bytes.saturating_add(size);
+                }
+                Action::SegmentAlloc | Action::SegmentFree | Action::SegmentMap | Action::SegmentUnmap => totals.segments += 1,
+                Action::Oom => totals.ooms += 1,
+                Action::FreeCompleted | Action::Snapshot | Action::Annotate | Action::Unknown => {}
+            }
+        }
+        let lives = &memory.allocations;
+        let rows = lives.born_by(*from)..lives.born_by(*to);
+        for row in rows {
+            if *to < lives.died()[row] {
+                totals.born_and_alive += 1;
+                totals.born_and_alive_bytes = totals.born_and_alive_bytes.saturating_add(lives.sizes()[row]);
+            }
+        }
+        Ok(totals)
+    }
+}
+
+impl HeapSize for RangeTotals {
+    fn heap_size(&self) -> usize {
+        0
+    }
+}
