@@ -1,8 +1,18 @@
 //! Floor 9: the window. With `paint` the only folder that knows egui.
+//!
+//! [`run`] opens it. A frame is: tick the session ([`app`]), show the shell ([`shell`]), which shows the
+//! [`views`] as tiles. Views read the session and send commands; nothing here starts a thread or opens a file.
 
-use std::path::PathBuf;
+pub mod app;
+pub mod frame_times;
+pub mod keys;
+pub mod panels;
+mod run;
+pub mod screenshot;
+pub mod shell;
+pub mod theme;
+pub mod tiles;
+pub mod views;
+pub mod widgets;
 
-/// Opens the window on files.
-pub fn run(_files: Vec<PathBuf>) -> Result<(), std::io::Error> {
-    Err(std::io::Error::other("this build has no window"))
-}
+pub use run::{UiError, run};

@@ -1,0 +1,7 @@
+//! Building blocks of views: a canvas for pictures, stacks, sizes, a legend.
+
+pub mod byte_label;
+pub mod canvas;
+pub mod legend;
+pub mod stack_list;
+pub mod text;
