@@ -10,6 +10,7 @@ use crate::ui::panels::{banner, documents, jobs, scrubber};
 use crate::ui::theme::{Tokens, UNIT};
 use crate::ui::tiles::Layout;
 use crate::ui::views::{Cx, VIEWS};
+use crate::ui::widgets::icon::{Icon, icon_button};
 use crate::ui::widgets::legend;
 use crate::ui::{screenshot, theme};
 use egui::{Align, Button, CentralPanel, Frame, Margin, MenuBar, Panel, RichText, Ui};
@@ -118,19 +119,17 @@ impl Shell {
             ui.separator();
             documents::tabs(ui, cx);
             if !cx.session.documents().is_empty() {
-                let plus = ui.add(Button::selectable(self.starting, "+")).on_hover_text("Open another file");
-                plus.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, "Open another file"));
+                let plus = icon_button(ui, Icon::Plus, "Open another file", false).on_hover_text("Open another file");
                 if plus.clicked() {
                     self.starting = !self.starting;
                 }
             }
             ui.with_layout(egui::Layout::right_to_left(Align::Center), |ui| {
                 let (sign, other, help) = match cx.session.theme() {
-                    Theme::Light => ("🌙", Theme::Dark, "Dark theme"),
-                    Theme::Dark => ("☀", Theme::Light, "Light theme"),
+                    Theme::Light => (Icon::Moon, Theme::Dark, "Dark theme"),
+                    Theme::Dark => (Icon::Sun, Theme::Light, "Light theme"),
                 };
-                let toggle = ui.button(sign).on_hover_text(help);
-                toggle.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, help));
+                let toggle = icon_button(ui, sign, help, true).on_hover_text(help);
                 if toggle.clicked() {
                     cx.send(Command::SetTheme(other));
                 }
@@ -155,7 +154,7 @@ impl Shell {
                 ui.menu_button("Recent files", |ui| {
                     for path in recent {
                         let text = path.display().to_string();
-                        if ui.button(crate::ui::widgets::text::short_path(&text, 70)).clicked() {
+                        if ui.button(crate::chart::text::short_path(&text, 70)).clicked() {
                             cx.send(Command::Open(path.clone()));
                             ui.close();
                         }

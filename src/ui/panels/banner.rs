@@ -3,6 +3,7 @@
 use crate::model::{Severity, Warnings};
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::Cx;
+use crate::ui::widgets::icon::{Icon, icon};
 use egui::{Label, RichText, ScrollArea, Sense, Ui};
 
 /// Whether there is anything to say.
@@ -21,8 +22,8 @@ pub fn show(ui: &mut Ui, cx: &Cx<'_>, open: &mut bool) {
     let first = first.or_else(|| warnings.first().map(|(kind, count, first)| Warnings::message(*kind, *count, first)));
     let more = (gaps.len() + warnings.len()).saturating_sub(1);
     ui.horizontal(|ui| {
-        ui.label(RichText::new("⚠").color(cx.tokens.caution));
-        let arrow = if *open { "⏷" } else { "⏵" };
+        icon(ui, Icon::Caution, cx.tokens.caution);
+        let arrow = if *open { "▾" } else { "▸" };
         let tail = if more == 0 { String::new() } else { format!("  {arrow} {more} more") };
         // The count stays in view however long the sentence is.
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {

@@ -4,7 +4,8 @@ use crate::model::DeviceId;
 use crate::session::Command;
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::Cx;
-use egui::{Button, ComboBox, RichText, Ui};
+use crate::ui::widgets::icon::{Icon, icon_button};
+use egui::{Button, ComboBox, Ui};
 
 /// The tabs.
 pub fn tabs(ui: &mut Ui, cx: &Cx<'_>) {
@@ -20,9 +21,7 @@ pub fn tabs(ui: &mut Ui, cx: &Cx<'_>) {
         if tab.clicked() {
             cx.send(Command::Activate(document.id));
         }
-        let close =
-            ui.add(Button::new(RichText::new("✕").small()).frame(false)).on_hover_text(format!("Close {}", document.title));
-        close.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, format!("Close {}", document.title)));
+        let close = icon_button(ui, Icon::Close, &format!("Close {}", document.title), false).on_hover_text("Close");
         if close.clicked() || tab.middle_clicked() {
             cx.send(Command::Close(document.id));
         }

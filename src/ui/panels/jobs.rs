@@ -3,7 +3,8 @@
 use crate::session::{Command, JobStatus};
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::Cx;
-use egui::{Button, Label, ProgressBar, RichText, Ui};
+use crate::ui::widgets::icon::{Icon, icon_button};
+use egui::{Label, ProgressBar, RichText, Ui};
 use std::time::Duration;
 
 /// Jobs shorter than this are never shown.
@@ -22,9 +23,7 @@ pub fn visible(ui: &Ui, cx: &Cx<'_>) -> Vec<JobStatus> {
 pub fn show(ui: &mut Ui, cx: &Cx<'_>, jobs: &[JobStatus]) {
     for job in jobs {
         ui.horizontal(|ui| {
-            let cancel =
-                ui.add(Button::new(RichText::new("✕").small()).frame(false)).on_hover_text(format!("Cancel {}", job.title));
-            cancel.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, format!("Cancel {}", job.title)));
+            let cancel = icon_button(ui, Icon::Close, &format!("Cancel {}", job.title), false).on_hover_text("Cancel");
             if cancel.clicked() {
                 cx.send(Command::Cancel(job.id));
             }
@@ -41,8 +40,7 @@ pub fn show(ui: &mut Ui, cx: &Cx<'_>, jobs: &[JobStatus]) {
     }
     for note in cx.session.notes() {
         ui.horizontal_top(|ui| {
-            let dismiss = ui.add(Button::new(RichText::new("✕").small()).frame(false)).on_hover_text("Dismiss");
-            dismiss.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, "Dismiss message"));
+            let dismiss = icon_button(ui, Icon::Close, "Dismiss message", false).on_hover_text("Dismiss");
             if dismiss.clicked() {
                 cx.send(Command::Dismiss(note.id));
             }

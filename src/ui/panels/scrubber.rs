@@ -1,12 +1,14 @@
 //! The one cursor of all views: a slider over the whole trace, step buttons, the moment in words.
 
 use crate::base::grouped;
+use crate::chart::text::date_time;
 use crate::model::{DeviceMemory, Position};
 use crate::session::Command;
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::Cx;
-use crate::ui::widgets::text::{date, time_of_day};
-use egui::{Align, Button, Layout, Rect, RichText, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use crate::ui::widgets::icon::{Icon, icon_button};
+use crate::ui::widgets::text::time_of_day;
+use egui::{Align, Button, Layout, Rect, RichText, Sense, Ui, WidgetInfo, pos2, vec2};
 
 /// Shows the scrubber of the device in front.
 pub fn show(ui: &mut Ui, cx: &Cx<'_>) {
@@ -21,13 +23,12 @@ pub fn show(ui: &mut Ui, cx: &Cx<'_>) {
         }
         ui.spacing_mut().item_spacing.x = UNIT;
         for (sign, name, help, command) in [
-            ("⏮", "first event", "Before the first event (Home)", Command::MoveCursor(Position::START)),
-            ("⏴", "previous event", "One event back (←; with shift 100)", Command::StepCursor(-1)),
-            ("⏵", "next event", "One event on (→; with shift 100)", Command::StepCursor(1)),
-            ("⏭", "last event", "After the last event (End)", Command::MoveCursor(memory.end())),
+            (Icon::First, "first event", "Before the first event (Home)", Command::MoveCursor(Position::START)),
+            (Icon::Previous, "previous event", "One event back (←; with shift 100)", Command::StepCursor(-1)),
+            (Icon::Next, "next event", "One event on (→; with shift 100)", Command::StepCursor(1)),
+            (Icon::Last, "last event", "After the last event (End)", Command::MoveCursor(memory.end())),
         ] {
-            let button = ui.add(Button::new(sign)).on_hover_text(help);
-            button.widget_info(|| WidgetInfo::labeled(Role::Button, true, name));
+            let button = icon_button(ui, sign, name, true).on_hover_text(help);
             if button.clicked() {
                 cx.send(command);
             }
@@ -55,7 +56,7 @@ fn moment_label(ui: &mut Ui, cx: &Cx<'_>, memory: &DeviceMemory, cursor: Positio
     };
     ui.label(text);
     if let Some(time) = cursor.event().and_then(|event| memory.trace.time_us(event)) {
-        ui.label(RichText::new(time_of_day(time)).color(cx.tokens.weak)).on_hover_text(format!("{} UTC", date(time)));
+        ui.label(RichText::new(time_of_day(time)).color(cx.tokens.weak)).on_hover_text(format!("{} UTC", date_time(time)));
     }
 }
 

@@ -1,9 +1,9 @@
 //! The start page: samples, recent files, a path to type.
 
+use crate::chart::text::short_path;
 use crate::session::{Command, samples::SAMPLES};
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::Cx;
-use crate::ui::widgets::text::short_path;
 use egui::{Align, Key, Layout, RichText, ScrollArea, TextEdit, Ui};
 use std::path::PathBuf;
 

@@ -5,6 +5,7 @@
 
 use crate::base::grouped;
 use crate::chart::ink::{pool_name, stream_name};
+use crate::chart::text::date_time;
 use crate::model::{
     Action, AllocationFlags, AllocationId, BlockState, DeviceMemory, EventIdx, Item, Position, SegmentId, Snapshot,
 };
@@ -15,7 +16,7 @@ use crate::ui::views::usage::lifetime;
 use crate::ui::views::view::{Cx, View, ViewClass};
 use crate::ui::widgets::byte_label::{byte_label, copyable, exact_label};
 use crate::ui::widgets::stack_list::stack_list;
-use crate::ui::widgets::text::{moment, telling_frame, time_of_day};
+use crate::ui::widgets::text::{moment, telling_line, time_of_day};
 use egui::{Grid, RichText, ScrollArea, Ui};
 
 /// The view's entry in the register.
@@ -159,7 +160,7 @@ fn event_fields(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, memory: &DeviceMe
             }
         }
         if let Some(time) = entry.time_us {
-            row.text("Time (UTC)", &format!("{} {}", crate::ui::widgets::text::date(time), time_of_day(time)));
+            row.text("Time (UTC)", &format!("{}, {}", date_time(time), time_of_day(time)));
         }
         row.text("Stream", &stream_name(snapshot, entry.stream));
         if let Some(pool) = entry.pool {
@@ -248,7 +249,7 @@ fn neighbour_line(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, memory: &Device
             if ui.link(life.label()).clicked() {
                 cx.send(Command::Select(Item::Allocation(id)));
             }
-            if let Some(frame) = telling_frame(&snapshot.stacks, life.stack) {
+            if let Some(frame) = telling_line(&snapshot.stacks, life.stack) {
                 ui.add(egui::Label::new(RichText::new(frame).color(cx.tokens.weak)).truncate());
             }
         }

@@ -9,7 +9,7 @@ use crate::session::event_rows::EventRows;
 use crate::session::{Answer, Command, EventFilter};
 use crate::ui::theme::{ROW, UNIT};
 use crate::ui::views::view::{Cx, View, ViewClass};
-use crate::ui::widgets::text::{no_stack, telling_frame, time_of_day};
+use crate::ui::widgets::text::{no_stack, telling_line, time_of_day};
 use egui::{Align2, Key, Rect, RichText, Role, Sense, TextEdit, TextStyle, Ui, WidgetInfo, pos2, vec2};
 
 /// The view's entry in the register.
@@ -237,7 +237,7 @@ fn event_row(ui: &mut Ui, cx: &Cx<'_>, rect: Rect, snapshot: &Snapshot, memory: 
     } else {
         entry.stack
     };
-    let told = telling_frame(&snapshot.stacks, stack);
+    let told = telling_line(&snapshot.stacks, stack);
     let has_stack = told.is_some();
     let address = match entry.action {
         Action::Oom => format!("{} left", Bytes(entry.address)),

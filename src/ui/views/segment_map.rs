@@ -11,7 +11,7 @@ use crate::ui::theme::UNIT;
 use crate::ui::views::view::{Cx, View, ViewClass};
 use crate::ui::widgets::byte_label::byte_label;
 use crate::ui::widgets::canvas::{Canvas, Gesture, canvas};
-use crate::ui::widgets::text::{no_stack, telling_frame};
+use crate::ui::widgets::text::{no_stack, telling_line};
 use egui::{RichText, ScrollArea, Ui, vec2};
 
 /// The view's entry in the register.
@@ -180,7 +180,7 @@ fn tooltip(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, memory: &DeviceMemory,
         Item::Allocation(id) if (id.0 as usize) < memory.allocations.len() => {
             let life = memory.allocations.get(id);
             ui.strong(format!("{}  {}", Bytes(life.size), life.label()));
-            ui.label(telling_frame(&snapshot.stacks, life.stack).unwrap_or_else(|| no_stack(life.stack).to_owned()));
+            ui.label(telling_line(&snapshot.stacks, life.stack).unwrap_or_else(|| no_stack(life.stack).to_owned()));
             if life.state_at(state.position) == BlockState::ActivePendingFree {
                 ui.label("freed, but waits for another stream");
             }

@@ -17,7 +17,7 @@ use crate::session::{Answer, Command, Document};
 use crate::ui::views::usage_header::header;
 use crate::ui::views::view::{Cx, View, ViewClass};
 use crate::ui::widgets::canvas::{Canvas, Gesture, canvas, zoomed};
-use crate::ui::widgets::text::{moment, no_stack, telling_frame, time_of_day};
+use crate::ui::widgets::text::{moment, no_stack, telling_line, time_of_day};
 use egui::{TextureHandle, TextureId, TextureOptions, Ui};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -281,7 +281,7 @@ fn tooltip(ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>, hover: &Hover) {
             let life = shown.memory.allocations.get(id);
             ui.strong(format!("{}  {}", Bytes(life.size), life.label()));
             let stacks = &shown.snapshot().stacks;
-            ui.label(telling_frame(stacks, life.stack).unwrap_or_else(|| no_stack(life.stack).to_owned()));
+            ui.label(telling_line(stacks, life.stack).unwrap_or_else(|| no_stack(life.stack).to_owned()));
             ui.label(weak(lifetime(shown.memory, id)));
         }
         None => {

@@ -11,7 +11,6 @@ use egui::{ComboBox, Sense, Ui, vec2};
 /// The chooser of what colours mean.
 pub fn chooser(ui: &mut Ui, cx: &Cx<'_>) {
     let now = cx.session.workspace().colour_by;
-    let label = ui.label("Colour by");
     let combo = ComboBox::from_id_salt("colour by").selected_text(now.name()).width(20.0 * UNIT).show_ui(ui, |ui| {
         for by in ColourBy::ALL {
             if ui.selectable_label(by == now, by.name()).clicked() {
@@ -19,6 +18,8 @@ pub fn chooser(ui: &mut Ui, cx: &Cx<'_>) {
             }
         }
     });
+    // The bar is filled from the right.
+    let label = ui.label("Colour by");
     combo.response.labelled_by(label.id);
 }
 

@@ -1,10 +1,11 @@
 //! A stack with the framework's frames folded away, to unfold, copy and open.
 
+use crate::chart::text::{file_name, is_framework, short_path};
 use crate::model::{FrameId, StackId, StackTable};
 use crate::session::Command;
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::Cx;
-use crate::ui::widgets::text::{file_name, is_framework, no_stack, short_path};
+use crate::ui::widgets::text::no_stack;
 use egui::{Label, RichText, Sense, Ui};
 
 /// Shows a stack, innermost frame first. `salt` tells two lists of one view apart.
@@ -40,7 +41,7 @@ pub fn stack_list(ui: &mut Ui, cx: &Cx<'_>, stacks: &StackTable, stack: StackId,
         }
         let id = ui.make_persistent_id((salt, stack.0, at));
         let mut open = ui.data(|data| data.get_temp::<bool>(id)).unwrap_or(false);
-        let arrow = if open { "⏷" } else { "⏵" };
+        let arrow = if open { "▾" } else { "▸" };
         let text = RichText::new(format!("{arrow} {run} framework frames")).color(cx.tokens.weak);
         if ui.add(Label::new(text).sense(Sense::click()).selectable(false)).clicked() {
             open = !open;
