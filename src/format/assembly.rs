@@ -584,7 +584,9 @@ impl<'b> Assembly<'b> {
     /// Appends the stack from `at` on, of which the first `early` are recorded already, to a list.
     fn append_from(&mut self, row: u32, at: usize, early: usize) -> Result<(), Fault> {
         let from = (at + early).min(self.stack.len());
-        if from < self.stack.len() && !self.append_frames(row, from)? {
+        // One frame alone may be followed by more, one by one: each would leave a stack behind that nobody has.
+        let batch = 1 < self.stack.len() - from;
+        if from < self.stack.len() && !(batch && self.append_frames(row, from)?) {
             for item in from..self.stack.len() {
                 let value = self.stack[item];
                 if let Value::Dict(inner) = value {

@@ -3,6 +3,7 @@
 mod architecture;
 mod cli;
 mod engine;
+mod format;
 mod naive;
 mod picture;
 mod samples;
