@@ -37,8 +37,9 @@ const HOMES: &[(&str, &[&str])] = &[
     ("bzip2", &["format/source.rs"]),
     ("flate2", &["format/source.rs"]),
     ("liblzma", &["format/source.rs"]),
-    ("memmap2", &["format/source.rs"]),
-    ("zip", &["format/source.rs"]),
+    // `open` itself maps the file, and looks into an archive for the member to read.
+    ("memmap2", &["format/source.rs", "format/mod.rs"]),
+    ("zip", &["format/source.rs", "format/mod.rs"]),
     ("zstd", &["format/source.rs"]),
     // The arrangement of tiles is a value of egui_tiles, which only the window knows.
     ("serde", &["format/", "report/json.rs", "session/persist.rs", "ui/tiles.rs"]),
