@@ -4,6 +4,7 @@
 //! that twins of one snapshot cannot differ. Always: a dict that is complete and known is a row of its kind
 //! at once (event, frame, block, segment …) and its pairs are gone; a list of frames is one [`StackId`], a list
 //! of events one [`Trace`]. What is still loose is bounded by [`Assembly::check_budget`].
+//! One file because all moves work on the same loose tables, which nobody else may touch.
 
 use crate::base::StringId;
 use crate::format::pickle::value::{Memo, PACKED_MAX, Packed, Value};
@@ -276,10 +277,6 @@ impl<'b> Assembly<'b> {
             return Err(Fault::Underflow);
         }
         self.stack.last().copied().ok_or(Fault::Underflow)
-    }
-    /// Number of values on the stack and of open marks.
-    pub(crate) fn depth(&self) -> (usize, usize) {
-        (self.stack.len(), self.marks.len())
     }
     /// Opens a MARK.
     pub(crate) fn mark(&mut self) -> Result<(), Fault> {
@@ -588,7 +585,9 @@ impl<'b> Assembly<'b> {
     /// Appends the stack from `at` on, of which the first `early` are recorded already, to a list.
     fn append_from(&mut self, row: u32, at: usize, early: usize) -> Result<(), Fault> {
         let from = (at + early).min(self.stack.len());
-        if from < self.stack.len() && !self.append_frames(row, from)? {
+        // One frame alone may be followed by more, one by one: each would leave a stack behind that nobody has.
+        let batch = 1 < self.stack.len() - from;
+        if from < self.stack.len() && !(batch && self.append_frames(row, from)?) {
             for item in from..self.stack.len() {
                 let value = self.stack[item];
                 if let Value::Dict(inner) = value {

@@ -15,7 +15,6 @@ use crate::replay::{BlockRecord, SegmentRecord};
 
 /// A text made from a value is cut here: shared parts could otherwise multiply without end.
 const MAX_TEXT: usize = 64 << 10;
-
 type Pairs<'a> = &'a [(StringId, Value)];
 
 impl Assembly<'_> {
@@ -578,12 +577,12 @@ impl Assembly<'_> {
         let all = self.builder.stacks.strings.get(text).to_owned();
         let mut frames = Vec::new();
         for line in all.lines().map(str::trim).filter(|line| !line.is_empty()) {
-            let name = self.builder.stacks.strings.intern(line);
-            frames.push(self.builder.stacks.intern_frame(Frame { name, filename: self.words.empty, line: 0 }));
+            let frame = Frame { name: self.builder.stacks.strings.intern(line), filename: self.words.empty, line: 0 };
+            frames.push(self.builder.stacks.intern_frame(frame));
         }
-        frames.extend_from_slice(&self.builder.stacks.frames(stack).to_vec());
-        let joined = self.builder.stacks.intern(&frames);
+        frames.extend_from_slice(self.builder.stacks.frames(stack));
         self.spend(frames.len() as u64 * 4)?;
+        let joined = self.builder.stacks.intern(&frames);
         self.cpp_stacks.insert((text, stack), joined);
         Ok(joined)
     }

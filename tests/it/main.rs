@@ -3,7 +3,9 @@
 mod architecture;
 mod cli;
 mod engine;
+mod format;
 mod naive;
+mod picture;
 mod samples;
 mod truth;
 mod window;
