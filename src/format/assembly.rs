@@ -4,7 +4,6 @@
 //! that twins of one snapshot cannot differ. Always: a dict that is complete and known is a row of its kind
 //! at once (event, frame, block, segment …) and its pairs are gone; a list of frames is one [`StackId`], a list
 //! of events one [`Trace`]. What is still loose is bounded by [`Assembly::check_budget`].
-//! One file because all moves work on the same loose tables, which nobody else may touch.
 
 mod filling;
 
