@@ -93,11 +93,6 @@ pub fn collect(snapshot: &Snapshot, memory: &DeviceMemory, curves: &UsageTimelin
     }
 }
 
-/// The device's capacity, as far as a recording tells: none does.
-pub fn capacity(_memory: &DeviceMemory) -> Option<u64> {
-    None
-}
-
 fn oom_at(memory: &DeviceMemory, position: Position) -> Option<EventIdx> {
     let event = position.event()?;
     (memory.trace.actions().get(event.0 as usize) == Some(&Action::Oom)).then_some(event)
