@@ -1,8 +1,8 @@
 //! The value at the bottom of a file becomes what the builder knows of devices, settings and marks.
 
 use crate::format::assembly::{Assembly, Fault, dict, list};
+use crate::format::fields::integer;
 use crate::format::pickle::value::Value;
-use crate::format::records::integer;
 use crate::format::version::Seen;
 use crate::format::words::Key;
 use crate::model::{AllocatorSettings, Trace, VersionRange, WarningKind};

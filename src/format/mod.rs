@@ -5,6 +5,7 @@
 
 mod assembly;
 pub mod error;
+mod fields;
 mod finish;
 mod foreign;
 pub mod importer;

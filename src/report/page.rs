@@ -2,7 +2,7 @@
 //!
 //! Always: it shows what the window would show, through the same charts and the same painter; it needs no
 //! display. Nothing is cut off: the page grows until its content fits. Words and figures are collected in
-//! [`facts`](crate::report::facts); here they only get their places.
+//! [`crate::report::facts`]; here they only get their places.
 
 use crate::analysis::UsageTimeline;
 use crate::base::{Bytes, Progress};

@@ -125,11 +125,11 @@ impl Shell {
                 }
             }
             ui.with_layout(egui::Layout::right_to_left(Align::Center), |ui| {
-                let (sign, other, help) = match cx.session.theme() {
-                    Theme::Light => (Icon::Moon, Theme::Dark, "Dark theme"),
-                    Theme::Dark => (Icon::Sun, Theme::Light, "Light theme"),
+                let (other, help) = match cx.session.theme() {
+                    Theme::Light => (Theme::Dark, "Dark theme"),
+                    Theme::Dark => (Theme::Light, "Light theme"),
                 };
-                let toggle = icon_button(ui, sign, help, true).on_hover_text(help);
+                let toggle = icon_button(ui, Icon::Theme, help, true).on_hover_text(help);
                 if toggle.clicked() {
                     cx.send(Command::SetTheme(other));
                 }

@@ -8,3 +8,4 @@ mod naive;
 mod picture;
 mod samples;
 mod truth;
+mod window;
