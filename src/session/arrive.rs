@@ -63,9 +63,15 @@ impl Session {
 
     fn job_ended(&mut self, status: &JobStatus, result: Result<(), JobError>) {
         let opened = self.opening.remove(&status.id);
-        self.pictures.get_mut().job_ended(status.id);
+        let stopped = self.stopped.remove(&status.id);
+        self.pictures.get_mut().job_ended(status.id, matches!(&result, Err(error) if *error != JobError::Cancelled));
         let Err(error) = result else { return };
-        self.memo.get_mut().job_ended(status.id, &error);
+        let told = if stopped {
+            JobError::Failed(format!("Stopped: {}. Ask again in another way.", status.title))
+        } else {
+            error.clone()
+        };
+        self.memo.get_mut().job_ended(status.id, &told);
         if let Some(id) = opened {
             // Shown in part already: without its replays it is of no use.
             if self.documents.iter().any(|document| document.id == id) {

@@ -44,6 +44,14 @@ impl EventRows {
             EventRows::Some(rows) => rows.partition_point(|other| *other < event).min(rows.len().saturating_sub(1)),
         }
     }
+    /// The row of the first event behind this one that passes; the first row behind the last.
+    pub fn row_behind(&self, event: EventIdx) -> usize {
+        let behind = match self {
+            EventRows::All(_) => event.0 as usize + 1,
+            EventRows::Some(rows) => rows.partition_point(|other| *other <= event),
+        };
+        if behind < self.len() { behind } else { 0 }
+    }
 }
 
 impl HeapSize for EventRows {

@@ -117,7 +117,9 @@ impl Shell {
             self.view_menu(ui, cx);
             ui.add_space(2.0 * UNIT);
             ui.separator();
-            documents::tabs(ui, cx);
+            if documents::tabs(ui, cx) {
+                self.starting = false;
+            }
             if !cx.session.documents().is_empty() {
                 let plus = icon_button(ui, Icon::Plus, "Open another file", false).on_hover_text("Open another file");
                 if plus.clicked() {

@@ -284,7 +284,7 @@ fn the_event_filter_equals_a_naive_one() {
         (format!("0x{:x}", label.address).as_str(), 1),
         (label.label().as_str(), 1),
         (format!("{:x}", label.address + 16).as_str(), 1),
-        ("oom", 1),
+        ("segment_free", 1),
         ("no such thing anywhere", 0),
     ] {
         let rows = answered::<EventRows>(&mut session, EventFilter { text: text.to_owned(), ..EventFilter::default() });
@@ -514,21 +514,18 @@ fn click_drag_and_shift_drag_on_the_usage_picture() {
     rest(&mut window);
     assert!(shown_window(&window).start < 4000.0, "{:?}", shown_window(&window));
     assert_eq!(cursor(&window), clicked, "a drag is no click");
-    window.input_mut().modifiers = egui::Modifiers::SHIFT;
+    window.event(egui::Event::ModifiersChanged(egui::Modifiers::SHIFT));
     window.event(egui::Event::PointerMoved(low(0.4)));
     window.step();
-    window.event_modifiers(
-        egui::Event::PointerButton {
-            pos: low(0.4),
-            button: egui::PointerButton::Primary,
-            pressed: true,
-            modifiers: egui::Modifiers::SHIFT,
-        },
-        egui::Modifiers::SHIFT,
-    );
+    window.event(egui::Event::PointerButton {
+        pos: low(0.4),
+        button: egui::PointerButton::Primary,
+        pressed: true,
+        modifiers: egui::Modifiers::SHIFT,
+    });
     window.step();
     for x in [0.45, 0.5, 0.6] {
-        window.event_modifiers(egui::Event::PointerMoved(low(x)), egui::Modifiers::SHIFT);
+        window.event(egui::Event::PointerMoved(low(x)));
         window.step();
     }
     let range = place(&window.state().session).range.clone();
@@ -606,6 +603,8 @@ fn views_are_closed_and_brought_back_from_the_menu() {
     rest(&mut window);
     assert!(!window.state().session.saved().layout.is_empty(), "the arrangement is remembered");
     assert!(window.query_by_label("events").is_none());
+    window.get_by_label("View").click();
+    rest(&mut window);
     window.get_by_role_and_label(egui::accesskit::Role::CheckBox, "Events").click();
     rest(&mut window);
     assert!(window.query_by_label("events").is_some());
@@ -664,4 +663,16 @@ fn the_application_clears_to_its_own_paper() {
     let light = app.clear_color(&egui::Visuals::light());
     app.session.apply(Command::SetTheme(Theme::Dark));
     assert_ne!(light, app.clear_color(&egui::Visuals::dark()));
+}
+
+#[test]
+fn rows_of_a_filtered_list_are_found() {
+    let some = EventRows::Some([2, 5, 9].map(EventIdx).to_vec());
+    for (event, row, behind) in [(0, 0, 0), (2, 0, 1), (3, 1, 1), (9, 2, 0), (50, 2, 0)] {
+        assert_eq!((some.row_of(EventIdx(event)), some.row_behind(EventIdx(event))), (row, behind), "{event}");
+    }
+    let all = EventRows::All(3);
+    for (event, row, behind) in [(0, 0, 1), (2, 2, 0), (9, 2, 0)] {
+        assert_eq!((all.row_of(EventIdx(event)), all.row_behind(EventIdx(event))), (row, behind), "{event} of all");
+    }
 }

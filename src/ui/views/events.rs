@@ -110,7 +110,14 @@ impl Events {
                     go_to(cx, EventIdx(event.min(last)));
                 }
             }
-            if let Some(rows) = rows.value() {
+            if let Some(rows) = rows.value().filter(|rows| !rows.is_empty()) {
+                // F3 goes to the next event that passes, and from the last to the first.
+                if ui.input(|input| input.key_pressed(Key::F3)) {
+                    let next = cx.cursor().event().map_or(0, |event| rows.row_behind(event));
+                    if let Some(event) = rows.event(next) {
+                        go_to(cx, event);
+                    }
+                }
                 let all = memory.trace.len();
                 let shown = rows.len();
                 let text = if shown == all {
