@@ -127,7 +127,11 @@ impl Assembly<'_> {
                 self.builder.warnings.push(WarningKind::BadRow, || "an item of the segments that is no segment".to_owned());
                 continue;
             };
-            let segment = segment.clone();
+            let mut segment = segment.clone();
+            if device.is_some() {
+                // Host segments state their whole size as requested, used or not: nothing to compare with.
+                segment.stated_totals[2] = None;
+            }
             let ordinal = device.unwrap_or(*ordinal);
             self.spend_rows(segment.blocks.len() / 4)?;
             self.device(ordinal).segments.push(segment);
