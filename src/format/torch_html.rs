@@ -113,7 +113,9 @@ fn read_page<R: BufRead>(
                 let decoded = base64::read::DecoderReader::new(encoded, &BASE64);
                 let mut input = Stream::new(Box::new(decoded), Rc::clone(on_disk), u64::MAX);
                 let range = read_pickle(name, &mut input, builder, progress)?;
-                if let Some(failure) = input.failure() {
+                if builder.warnings.count(WarningKind::Truncated) == 0
+                    && let Some(failure) = input.failure()
+                {
                     let (failure, at) = (failure.to_owned(), input.reach());
                     builder
                         .warnings

@@ -85,7 +85,15 @@ const ONLY_AT: &[(&[&str], &[&str], &str)] = &[
 /// Folders with one file a member: the register in their `mod.rs`, and the files that are no members.
 const WINGS: &[(&str, &str, &[&str])] = &[
     ("cli", "COMMANDS", &["command", "moment", "opening", "output", "table"]),
-    ("format", "IMPORTERS", &["importer", "error", "source", "assembly", "finish", "records", "version", "words", "foreign"]),
+    (
+        "format",
+        "IMPORTERS",
+<<<<<<< HEAD
+        &["importer", "error", "source", "assembly", "fields", "finish", "records", "version", "words", "foreign"],
+=======
+        &["importer", "error", "source", "assembly", "finish", "records", "version", "words", "fields", "foreign"],
+>>>>>>> words
+    ),
     ("report", "REPORTS", &["report", "page", "facts", "json"]),
     ("ui/views", "VIEWS", &["view", "usage_header"]),
 ];

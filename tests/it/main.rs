@@ -2,6 +2,7 @@
 
 mod architecture;
 mod cli;
+mod display;
 mod engine;
 mod format;
 mod naive;
