@@ -67,7 +67,9 @@ impl Shell {
         }
         self.shown_documents = session.documents().len();
         self.take_picture(ui, &cx);
-        match keys::handle(ui.ctx(), &cx) {
+        // What lies on top has the keys: Esc closes it and does nothing else.
+        let covered = self.palette.is_open() || self.export.is_open();
+        match if covered { None } else { keys::handle(ui.ctx(), &cx) } {
             Some(KeyDeed::Palette) => self.palette.open(),
             Some(KeyDeed::Deed(deed)) => self.act(ui, &cx, deed),
             Some(KeyDeed::Play) => self.playing = if self.playing.is_some() { None } else { Some(f64::from(cx.cursor().0)) },

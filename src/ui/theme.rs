@@ -83,6 +83,7 @@ fn dress(style: &mut Style, theme: Theme) {
     style.spacing.item_spacing = vec2(2.0 * UNIT, UNIT);
     style.spacing.button_padding = vec2(2.0 * UNIT, UNIT / 2.0);
     style.spacing.interact_size = vec2(6.0 * UNIT, 5.5 * UNIT);
+    style.spacing.window_margin = Margin::same(3 * UNIT as i8);
     style.spacing.menu_margin = Margin::same(UNIT as i8);
     style.spacing.indent = 4.0 * UNIT;
     style.interaction.tooltip_delay = 0.25;

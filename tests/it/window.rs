@@ -412,6 +412,14 @@ fn keys_do_what_the_menu_says() {
     assert_eq!(place(&window.state().session).marks, [Position(end)]);
     window.key_press_modifiers(Modifiers::COMMAND, Key::P);
     rest(&mut window);
+    window.state().session.send(Command::Select(Item::Event(EventIdx(3))));
+    rest(&mut window);
+    window.key_press(Key::Escape);
+    rest(&mut window);
+    assert!(window.query_by_label("command").is_none(), "Esc closes the palette");
+    assert_eq!(place(&window.state().session).selected(), Some(Item::Event(EventIdx(3))), "and does nothing else");
+    window.key_press_modifiers(Modifiers::COMMAND, Key::P);
+    rest(&mut window);
     window.get_by_label("command").type_text("go to the start");
     rest(&mut window);
     window.key_press(Key::Enter);
@@ -675,4 +683,22 @@ fn rows_of_a_filtered_list_are_found() {
     for (event, row, behind) in [(0, 0, 1), (2, 2, 0), (9, 2, 0)] {
         assert_eq!((all.row_of(EventIdx(event)), all.row_behind(EventIdx(event))), (row, behind), "{event} of all");
     }
+}
+
+#[test]
+fn the_export_dialog_asks_where_to_save() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut window = with_sample("private_pools");
+    window.get_by_label("File").click();
+    rest(&mut window);
+    window.get_by_label_contains("Export report").click();
+    rest(&mut window);
+    let path = dir.path().join("page.png");
+    window.key_press_modifiers(egui::Modifiers::COMMAND, egui::Key::A);
+    window.event(egui::Event::Text(path.display().to_string()));
+    window.step();
+    window.key_press(egui::Key::Enter);
+    rest(&mut window);
+    assert!(path.is_file(), "{:?}", window.state().session.notes());
+    assert!(window.query_by_label("Save the report of this moment as").is_none(), "it is closed");
 }

@@ -21,6 +21,8 @@ pub struct ExportDialog {
     what: Option<Export>,
     path: String,
     seen: u64,
+    /// Opened just now: the field takes the keys.
+    fresh: bool,
 }
 
 impl ExportDialog {
@@ -36,6 +38,11 @@ impl ExportDialog {
         self.path = format!("{stem}-{name}.png");
         self.seen = cx.session.target().map_or(0, |(number, _)| *number);
         self.what = Some(what);
+        self.fresh = true;
+    }
+    /// Whether it is open: it then has the keys.
+    pub fn is_open(&self) -> bool {
+        self.what.is_some()
     }
     /// Shows it; what to save and where, once that is known.
     pub fn show(&mut self, ui: &Ui, cx: &Cx<'_>) -> Option<(Export, PathBuf)> {
@@ -52,6 +59,9 @@ impl ExportDialog {
                 Export::View(_) => "Save a picture of this view as",
             });
             let field = ui.add(TextEdit::singleline(&mut self.path).desired_width(f32::INFINITY)).labelled_by(label.id);
+            if std::mem::take(&mut self.fresh) {
+                field.request_focus();
+            }
             save = field.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
             ui.horizontal(|ui| {
                 save |= ui.button("Save").clicked();

@@ -36,6 +36,10 @@ impl CommandPalette {
     pub fn open(&mut self) {
         *self = CommandPalette { open: true, ..CommandPalette::default() };
     }
+    /// Whether it is open: it then has the keys.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
     /// Shows it; what was chosen, if anything.
     pub fn show(&mut self, ui: &Ui, cx: &Cx<'_>) -> Option<Deed> {
         if !self.open {
@@ -47,7 +51,7 @@ impl CommandPalette {
         let mut done = None;
         let modal = Modal::new(egui::Id::unique("command palette")).show(ui.ctx(), |ui| {
             ui.set_width(120.0 * UNIT);
-            let field = TextEdit::singleline(&mut self.text).hint_text("What to do …").desired_width(f32::INFINITY);
+            let field = TextEdit::singleline(&mut self.text).hint_text("What to do").desired_width(f32::INFINITY);
             let field = ui.add(field);
             field.widget_info(|| egui::WidgetInfo::labeled(egui::Role::TextInput, true, "command"));
             if field.changed() {
@@ -89,10 +93,7 @@ impl CommandPalette {
 fn all(session: &Session) -> Vec<(String, &'static str, Deed)> {
     let mut deeds: Vec<(String, &'static str, Deed)> = Vec::new();
     let mut add = |title: &str, keys: &'static str, deed: Deed| deeds.push((title.to_owned(), keys, deed));
-    add("Open file …", "Ctrl+O", Deed::Send(Command::OpenDialog));
-    for sample in SAMPLES {
-        add(&format!("Open sample: {}", sample.title), "", Deed::Send(Command::OpenSample(sample.name)));
-    }
+    add("Open file…", "Ctrl+O", Deed::Send(Command::OpenDialog));
     if let Some((document, _, memory)) = session.front() {
         add("Go to the peak", "P", Deed::Send(Command::GoToPeak));
         add("Go to the last out of memory", "O", Deed::Send(Command::GoToLastOom));
@@ -118,12 +119,15 @@ fn all(session: &Session) -> Vec<(String, &'static str, Deed)> {
             add(&format!("Go to file: {}", other.title), "", Deed::Send(Command::Activate(other.id)));
         }
         add("Close this file", "Ctrl+W", Deed::Send(Command::Close(document.id)));
-        add("Export report as PNG …", "", Deed::ExportReport);
-        add("Export this view as PNG …", "Ctrl+E", Deed::ExportView);
+        add("Export report as PNG…", "", Deed::ExportReport);
+        add("Export this view as PNG…", "Ctrl+E", Deed::ExportView);
     }
     add("Reset the layout", "", Deed::ResetLayout);
     add("Light theme", "", Deed::Send(Command::SetTheme(Theme::Light)));
     add("Dark theme", "", Deed::Send(Command::SetTheme(Theme::Dark)));
+    for sample in SAMPLES {
+        add(&format!("Open sample: {}", sample.title), "", Deed::Send(Command::OpenSample(sample.name)));
+    }
     add("Undo", "Ctrl+Z", Deed::Send(Command::Undo));
     add("Redo", "Ctrl+Shift+Z", Deed::Send(Command::Redo));
     deeds

@@ -41,7 +41,7 @@ const COLUMNS: [(&str, f32, bool); 7] = [
     ("Action", 108.0, false),
     ("Size", 84.0, true),
     ("Address", 120.0, false),
-    ("Stream", 56.0, false),
+    ("Stream", 104.0, false),
     ("Stack", f32::INFINITY, false),
 ];
 
@@ -263,7 +263,10 @@ fn event_row(ui: &mut Ui, cx: &Cx<'_>, rect: Rect, snapshot: &Snapshot, memory: 
         entry.action.name().to_owned(),
         Bytes(entry.size).to_string(),
         address,
-        snapshot.streams.handle(entry.stream).to_string(),
+        match snapshot.streams.handle(entry.stream) {
+            small @ 0..4096 => small.to_string(),
+            handle => format!("0x{handle:x}"),
+        },
         told.unwrap_or_else(|| no_stack(stack).to_owned()),
     ];
     let label = format!("event {} {} {}", event.0, entry.action.name(), texts[3]);

@@ -302,7 +302,7 @@ fn tooltip(ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>, hover: &Hover) {
 pub fn lifetime(memory: &DeviceMemory, id: AllocationId) -> String {
     let life = memory.allocations.get(id);
     let end = memory.end();
-    let verb = if life.died <= end { "lived" } else { "live at the end, so far" };
+    let verb = if life.died <= end { "lived" } else { "alive at the end, after" };
     let last = life.died.min(end);
     let events = grouped(u64::from(last.0.saturating_sub(life.born.0)));
     let time = |position: Position| position.event().and_then(|event| memory.trace.time_us(event));
