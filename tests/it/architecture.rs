@@ -88,11 +88,7 @@ const WINGS: &[(&str, &str, &[&str])] = &[
     (
         "format",
         "IMPORTERS",
-<<<<<<< HEAD
         &["importer", "error", "source", "assembly", "fields", "finish", "records", "version", "words", "foreign"],
-=======
-        &["importer", "error", "source", "assembly", "finish", "records", "version", "words", "fields", "foreign"],
->>>>>>> words
     ),
     ("report", "REPORTS", &["report", "page", "facts", "json"]),
     ("ui/views", "VIEWS", &["view", "usage_header"]),
