@@ -44,7 +44,7 @@ impl Welcome {
             let field = ui.add(
                 TextEdit::singleline(&mut self.path)
                     .hint_text("/path/to/snapshot.pickle")
-                    .vertical_align(egui::Align::Center)
+                    .align(egui::Align2::LEFT_CENTER)
                     .desired_width(room),
             );
             let field = field.labelled_by(label.id);

@@ -77,7 +77,7 @@ impl Events {
             let field = TextEdit::singleline(&mut text)
                 .id(filter_field())
                 .hint_text("function, file, address or label")
-                .vertical_align(egui::Align::Center)
+                .align(egui::Align2::LEFT_CENTER)
                 .desired_width(55.0 * UNIT);
             if ui.add(field).labelled_by(label.id).changed() {
                 cx.send(Command::SetFilter(EventFilter { text, ..filter.clone() }));
@@ -99,7 +99,7 @@ impl Events {
             let field = ui.add(
                 TextEdit::singleline(&mut self.go_to)
                     .hint_text("event")
-                    .vertical_align(egui::Align::Center)
+                    .align(egui::Align2::LEFT_CENTER)
                     .desired_width(18.0 * UNIT),
             );
             let field = field.labelled_by(label.id);
