@@ -228,7 +228,8 @@ impl Page<'_> {
             time: 0.0..0.0,
             bytes: 0.0..0.0,
             rasters: &[],
-            capacity: facts::capacity(self.memory),
+            // No recording states how large the device is.
+            capacity: None,
             cursor: Some(self.state.position),
             range: None,
             marks: &[],
@@ -333,6 +334,9 @@ impl Page<'_> {
     /// What the colours mean, where they do not mean stacks (those are named in the table).
     fn legend(&self, ui: &mut Ui) {
         let mut legend = self.inks.legend(self.snapshot);
+        if legend.is_empty() {
+            return;
+        }
         let left_out = legend.len().saturating_sub(MOST_LEGEND);
         legend.truncate(MOST_LEGEND);
         ui.horizontal_wrapped(|ui| {

@@ -43,8 +43,13 @@ impl Session {
         if let Some(device) = device {
             self.workspace.devices.insert(id, device);
         }
-        self.workspace.active = Some(id);
-        self.documents.push(document);
+        // Files that were opened together may be read in any order: tabs keep the order of opening, and the
+        // one that was opened last is in front.
+        if self.workspace.active.is_none_or(|active| active < id) {
+            self.workspace.active = Some(id);
+        }
+        let at = self.documents.partition_point(|other| other.id < id);
+        self.documents.insert(at, document);
         self.history.restart(&self.workspace);
     }
 

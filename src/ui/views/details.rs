@@ -266,7 +266,9 @@ fn neighbour_line(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, memory: &Device
 fn account(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot) {
     let state = cx.state();
     cx.show(ui, &state, |ui, state| {
-        title(ui, cx, &moment(state.position), "the account of this moment");
+        let history = cx.session.front().is_some_and(|(_, _, memory)| memory.has_history());
+        let name = if history { moment(state.position) } else { "At the dump".to_owned() };
+        title(ui, cx, &name, "the account of this moment");
         fields(ui, cx, "account", |row| {
             row.bytes("Reserved", state.totals.reserved);
             row.bytes("Allocated", state.totals.allocated);
