@@ -56,7 +56,7 @@ pub fn render_report(
         replay,
         state: &state,
         facts: facts::collect(snapshot, memory, &curves, &state),
-        clock: Clock::new(&memory.trace, TimeAxis::Events),
+        clock: Clock::of(memory, TimeAxis::Events),
         inks: Inks::new(snapshot, options.colour_by),
         curves: &curves,
         palette,
