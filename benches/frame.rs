@@ -2,10 +2,13 @@
 //!
 //! `cargo bench --bench frame [-- FILE…]`; without files one of five million allocations is made (it takes a minute
 //! and 2 GB of disk). The real shell runs with all its views open, at 1440×900, off-screen: layout and tessellation
-//! are counted, the upload of textures and the GPU are not. Fails where the 99th percentile is above 8 ms.
+//! are counted, the upload of textures and the GPU are not. Times are those this thread computed; `wall` is the 99th
+//! percentile by the clock, which on a busy machine also holds the time others took. Fails where the 99th percentile
+//! of this thread is above 8 ms.
 
 mod made;
 
+use cpu_time::ThreadTime;
 use egui::{Context, Event, Modifiers, MouseWheelUnit, Pos2, RawInput, Rect, Vec2, ViewportId};
 use fragscope::model::Position;
 use fragscope::session::{Command, Session};
@@ -38,23 +41,29 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
         made::write_snapshot(&file, MADE_ALLOCATIONS)?;
         files.push(file);
     }
-    println!("{:>10} {:>10} {:>9} {:>9} {:>9} {:>9}  what, file", "events", "lives", "median", "p99", "worst", "frames");
+    println!(
+        "{:>10} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}  what, file",
+        "events", "lives", "median", "p99", "worst", "wall p99", "frames"
+    );
     let mut slow = false;
     for file in &files {
         let mut window = Window::open(file.clone())?;
         let (_, _, memory) = window.session.front().ok_or("no device in the file")?;
         let (events, lives) = (memory.trace.len(), memory.allocations.len());
         for (what, act) in ACTS {
-            let mut times: Vec<Duration> = (0..FRAMES).map(|n| window.frame(|window| act(window, n, events as u32))).collect();
+            let runs: Vec<_> = (0..FRAMES).map(|n| window.frame(|window| act(window, n, events as u32))).collect();
+            let (mut times, mut walls): (Vec<Duration>, Vec<Duration>) = runs.into_iter().unzip();
             times.sort_unstable();
+            walls.sort_unstable();
             let ms = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1e3);
             let (median, p99, worst) = (times[times.len() / 2], times[times.len() * 99 / 100], times[times.len() - 1]);
             slow |= LIMIT_P99 < p99;
             println!(
-                "{events:>10} {lives:>10} {:>9} {:>9} {:>9} {FRAMES:>9}  {what}, {}",
+                "{events:>10} {lives:>10} {:>9} {:>9} {:>9} {:>9} {FRAMES:>9}  {what}, {}",
                 ms(median),
                 ms(p99),
                 ms(worst),
+                ms(walls[walls.len() * 99 / 100]),
                 file.display()
             );
         }
@@ -124,8 +133,8 @@ impl Window {
             modifiers,
         });
     }
-    /// One frame with what `act` does before it; the time it took this thread.
-    fn frame(&mut self, act: impl FnOnce(&mut Window)) -> Duration {
+    /// One frame with what `act` does before it: what it took this thread, and by the clock.
+    fn frame(&mut self, act: impl FnOnce(&mut Window)) -> (Duration, Duration) {
         act(self);
         let mut input = RawInput {
             screen_rect: Some(Rect::from_min_size(Pos2::ZERO, SIZE)),
@@ -134,17 +143,17 @@ impl Window {
             ..RawInput::default()
         };
         input.viewports.entry(ViewportId::ROOT).or_default().native_pixels_per_point = Some(1.0);
-        let start = Instant::now();
+        let (start, computed) = (Instant::now(), ThreadTime::now());
         self.session.tick(self.began.elapsed().as_secs_f64());
         let (shell, session) = (&mut self.shell, &self.session);
         let mut output = self.context.run_ui(input, |ui| shell.show(ui, session));
         let shapes = std::mem::take(&mut output.shapes);
         let primitives = self.context.tessellate(shapes, output.pixels_per_point);
-        let took = start.elapsed();
+        let (took, computed) = (start.elapsed(), computed.elapsed());
         std::hint::black_box(&primitives);
         output.textures_delta.clear();
         // What a 60 Hz screen would leave to the workers.
         std::thread::sleep(Duration::from_millis(16).saturating_sub(took));
-        took
+        (computed, took)
     }
 }

@@ -3,6 +3,7 @@
 //! To add a question: one file with its [`query::Query`], one `pub mod` line here.
 //! A query does no IO, reads no clock, knows no colour, and cannot fail; it can only be cancelled.
 
+pub mod capacity;
 pub mod curve;
 pub mod live_by_stack;
 pub mod moment;

@@ -47,7 +47,7 @@ pub struct UsageInput<'a> {
     pub bytes: Range<f64>,
     /// Finished rasters, the lowest first.
     pub rasters: &'a [PlacedRaster],
-    /// The device's capacity in bytes, where known.
+    /// The most the allocator could have held in bytes, where known.
     pub capacity: Option<u64>,
     /// The moment the other views show.
     pub cursor: Option<Position>,
@@ -253,7 +253,7 @@ fn draw_capacity(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFra
     let (plot, y) = (frame.plot, frame.bytes.point(capacity as f64));
     if plot.y0 <= y && y <= plot.y1 {
         drawing.push(Shape::Dashed(vec![[plot.x0, y], [plot.x1, y]], 1.0), Ink::Capacity);
-        let label = format!("device capacity {}", Bytes(capacity));
+        let label = format!("most the allocator could hold {}", Bytes(capacity));
         drawing.text([plot.x0 + 6.0, y - 8.0], Anchor::LeftCentre, TextSize::Small, label, Ink::Capacity, Fit::Always);
     }
 }

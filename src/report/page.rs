@@ -4,7 +4,7 @@
 //! display. Nothing is cut off: the page grows until its content fits. Words and figures are collected in
 //! [`crate::report::facts`]; here they only get their places.
 
-use crate::analysis::UsageTimeline;
+use crate::analysis::{UsageTimeline, capacity};
 use crate::base::{Bytes, Progress};
 use crate::chart::usage::{self, PlacedRaster};
 use crate::chart::{
@@ -228,8 +228,7 @@ impl Page<'_> {
             time: 0.0..0.0,
             bytes: 0.0..0.0,
             rasters: &[],
-            // No recording states how large the device is.
-            capacity: None,
+            capacity: capacity::at_last_oom(self.memory, self.curves),
             cursor: Some(self.state.position),
             range: None,
             marks: &[],

@@ -3,7 +3,7 @@
 //! Always: nothing here walks events. Curves, clock and rasters come from jobs; a frame lays out the
 //! visible pixels and moves the last finished raster to where the window is.
 
-use crate::analysis::UsageTimeline;
+use crate::analysis::{UsageTimeline, capacity};
 use crate::base::{Bytes, grouped};
 use crate::chart::axis::duration_label;
 use crate::chart::usage::{self as chart, UsageFrame, UsageInput};
@@ -110,7 +110,7 @@ impl Usage {
             time: cx.session.window(shown.clock),
             bytes: place.bytes.clone().unwrap_or(0.0..0.0),
             rasters: &[],
-            capacity: None,
+            capacity: capacity::at_last_oom(shown.memory, shown.usage),
             cursor: Some(place.cursor),
             range: place.range.clone(),
             marks: &marks,
