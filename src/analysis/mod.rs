@@ -4,6 +4,9 @@
 //! A query does no IO, reads no clock, knows no colour, and cannot fail; it can only be cancelled.
 
 pub mod curve;
+pub mod flame;
+pub mod flame_search;
+pub mod framework;
 pub mod live_by_stack;
 pub mod moment;
 pub mod query;
@@ -12,6 +15,9 @@ pub mod summary;
 pub mod timeline;
 
 pub use curve::Curve;
+pub use flame::{FlameDirection, FlameLabel, FlameNode, FlameNodeId, FlameOf, FlameParams, FlameTree, LiveCounter, WindowSum};
+pub use flame_search::{FlameMatch, FlameMatches};
+pub use framework::FrameworkFrames;
 pub use live_by_stack::{LiveByStack, StackShare};
 pub use moment::{Moment, NoSuchMoment};
 pub use query::{Asked, Query, Subject};
