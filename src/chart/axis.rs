@@ -91,7 +91,14 @@ impl Clock {
     /// positions from boundary `c` up to boundary `c + 1`, at least the first one.
     pub fn columns(&self, window: Range<f64>, columns: usize) -> Vec<Position> {
         let step = (window.end - window.start) / columns.max(1) as f64;
-        (0..=columns).map(|c| self.position(window.start + step * c as f64)).collect()
+        let mut boundaries: Vec<_> = (0..=columns).map(|c| self.position(window.start + step * c as f64)).collect();
+        // What begins inside of the last column has no column after it to stand in.
+        if let Some(last) = boundaries.last_mut()
+            && self.unit(*last) < window.end
+        {
+            last.0 = last.0.saturating_add(1);
+        }
+        boundaries
     }
     /// Ticks of a window that is `length_pt` points wide.
     pub fn ticks(&self, window: Range<f64>, length_pt: f32) -> Vec<Tick> {
@@ -300,7 +307,7 @@ mod tests {
         for (unit, position) in [(-5.0, 0), (0.0, 2), (49.0, 2), (50.0, 5), (299.0, 5), (300.0, 6), (1e9, 6)] {
             assert_eq!(clock.position(unit), Position(position), "{unit}");
         }
-        assert_eq!(clock.columns(0.0..303.0, 3), [2, 5, 5, 6].map(Position));
+        assert_eq!(clock.columns(0.0..303.0, 3), [2, 5, 5, 7].map(Position));
         assert_eq!(Clock::new(&trace(&[None, None]), TimeAxis::Time).axis(), TimeAxis::Events);
         assert_eq!(Clock::new(&trace(&[]), TimeAxis::Time).span(), 0.0..1.0);
     }

@@ -152,7 +152,7 @@ pub fn draw(input: &UsageInput<'_>) -> Drawing {
     let reserved = curve_line(&input.usage.reserved, &columns, plot, |bytes| frame.bytes.point(bytes as f64));
     drawing.push(Shape::Line(reserved, 1.5), Ink::Reserved);
     draw_capacity(&mut drawing, input, &frame);
-    draw_key(&mut drawing, input, plot);
+    draw_key(&mut drawing, input, &frame);
     draw_outlines(&mut drawing, input, &frame, &columns);
     draw_time_axis(&mut drawing, input, &frame);
     draw_spans(&mut drawing, input, &frame);
@@ -259,17 +259,23 @@ fn draw_capacity(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFra
 }
 
 /// What line and areas mean, in the headroom at the right.
-fn draw_key(drawing: &mut Drawing, input: &UsageInput<'_>, plot: Area) {
+fn draw_key(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
+    let plot = frame.plot;
     let y = plot.y0 + 8.0;
     let peak = input.usage.reserved.peak().1;
     let words = format!("reserved, at most {}", Bytes(peak));
-    let width = words.chars().count() as f32 * 5.4;
+    let width = words.chars().count() as f32 * 5.0;
     if plot.width() < width + 60.0 || plot.height() < 80.0 {
         return;
     }
-    drawing.text([plot.x1 - 6.0, y], Anchor::RightCentre, TextSize::Small, words, Ink::AxisText, Fit::Always);
-    let end = plot.x1 - 14.0 - width;
-    drawing.push(Shape::Line(vec![[end - 16.0, y], [end, y]], 1.5), Ink::Reserved);
+    // At the right, where curves that grow leave room too late; at the left while the cursor stands there.
+    let beside_cursor = input.cursor.is_some_and(|cursor| plot.x1 - width - 60.0 < frame.time.point(input.clock.unit(cursor)));
+    let (line, text, anchor) = match beside_cursor {
+        true => (plot.x0 + 8.0, plot.x0 + 30.0, Anchor::LeftCentre),
+        false => (plot.x1 - 30.0 - width, plot.x1 - 6.0, Anchor::RightCentre),
+    };
+    drawing.text([text, y], anchor, TextSize::Small, words, Ink::AxisText, Fit::Always);
+    drawing.push(Shape::Line(vec![[line, y], [line + 16.0, y]], 1.5), Ink::Reserved);
 }
 
 fn draw_range(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {

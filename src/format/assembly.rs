@@ -277,10 +277,6 @@ impl<'b> Assembly<'b> {
         }
         self.stack.last().copied().ok_or(Fault::Underflow)
     }
-    /// Number of values on the stack and of open marks.
-    pub(crate) fn depth(&self) -> (usize, usize) {
-        (self.stack.len(), self.marks.len())
-    }
     /// Opens a MARK.
     pub(crate) fn mark(&mut self) -> Result<(), Fault> {
         if MAX_DEPTH <= self.marks.len() {

@@ -116,6 +116,10 @@ impl<'a> Stream<'a> {
         let buffer = vec![0; WINDOW];
         Self { reader, buffer, at: 0, end: 0, before: 0, limit, on_disk, last: 0, failure: None, over: false, bomb: false }
     }
+    /// How far the file itself is read.
+    pub(crate) fn on_disk(&self) -> Rc<Cell<u64>> {
+        Rc::clone(&self.on_disk)
+    }
     /// What went wrong while unpacking, if the stream ended with that.
     pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()

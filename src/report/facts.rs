@@ -80,7 +80,7 @@ pub fn collect(snapshot: &Snapshot, memory: &DeviceMemory, curves: &UsageTimelin
     Facts {
         title: short_path(file_name(&snapshot.origin.name), 90),
         origin: origin(snapshot, memory, curves),
-        headline: headline(memory, curves, state, oom, &moment),
+        headline: headline(snapshot, memory, curves, state, &moment),
         account: account(state, oom.map(|oom| memory.trace.sizes()[oom.0 as usize])),
         failed: oom.is_some(),
         request: oom.map(|oom| memory.trace.sizes()[oom.0 as usize]),
@@ -131,7 +131,7 @@ fn origin(snapshot: &Snapshot, memory: &DeviceMemory, curves: &UsageTimeline) ->
         (_, false) => "not in the file".to_owned(),
     };
     facts.push(("allocator settings", settings));
-    facts.push(("device", memory.title()));
+    facts.push(("device", memory.title().replace("device ", "")));
     facts.push(("events", grouped(memory.trace.len() as u64)));
     if let Some((first, last)) = memory.trace.time_span_us() {
         let lasted = u64::try_from(last.saturating_sub(first)).unwrap_or(0);
@@ -145,12 +145,15 @@ fn origin(snapshot: &Snapshot, memory: &DeviceMemory, curves: &UsageTimeline) ->
     facts
 }
 
-fn headline(memory: &DeviceMemory, curves: &UsageTimeline, state: &MemoryState, oom: Option<EventIdx>, moment: &str) -> String {
+fn headline(snapshot: &Snapshot, memory: &DeviceMemory, curves: &UsageTimeline, state: &MemoryState, moment: &str) -> String {
     let totals = state.totals;
-    if let Some(event) = oom {
+    if let Some(event) = oom_at(memory, state.position) {
         let entry = memory.trace.entry(event);
+        // PyTorch's own message names the segment it asked the driver for, the event the rounded request.
+        let segment = snapshot.settings.segment_size(entry.size);
+        let asked = if segment == entry.size { String::new() } else { format!(" (a new segment of {})", Bytes(segment)) };
         return format!(
-            "Out of memory {moment}: {} wanted, {} allocated of {} reserved, {} left on the device.",
+            "Out of memory {moment}: {}{asked} wanted, {} allocated of {} reserved, {} left on the device.",
             Bytes(entry.size),
             Bytes(totals.allocated),
             Bytes(totals.reserved),
@@ -266,7 +269,7 @@ fn stacks(snapshot: &Snapshot, memory: &DeviceMemory, state: &MemoryState) -> Ve
 }
 
 const fn no_stack_reason() -> &'static str {
-    "    backward threads have no Python frames; or stacks were not recorded"
+    "    no frames were recorded with these allocations"
 }
 
 /// A stack by its telling frame, and up to three of the user's frames that called it.

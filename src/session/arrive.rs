@@ -20,6 +20,10 @@ impl Session {
             JobEvent::Delivered(Message::Answer(put)) => put(self.memo.get_mut()),
             JobEvent::Delivered(Message::Commands(commands)) => self.commands.get_mut().extend(commands),
             JobEvent::Delivered(Message::Picture(key, look, raster)) => self.pictures.get_mut().arrive(key, look, raster),
+            JobEvent::Delivered(Message::Target(path)) => {
+                let number = self.target.as_ref().map_or(0, |(number, _)| *number) + 1;
+                self.target = Some((number, path));
+            }
             JobEvent::Delivered(Message::Note { text, is_error }) => self.note(text, is_error),
             JobEvent::Ended { status, result } => self.job_ended(&status, result),
         }

@@ -95,7 +95,8 @@ impl Session {
         if place.job.is_some() || shown.as_ref().is_some_and(|picture| picture.look == *look) {
             return shown;
         }
-        let (Answer::Ready(usage), Answer::Ready(inks)) = (self.ask::<UsageTimeline>(()), self.ask::<InksOf>(look.colour_by)) else {
+        let (Answer::Ready(usage), Answer::Ready(inks)) = (self.ask::<UsageTimeline>(()), self.ask::<InksOf>(look.colour_by))
+        else {
             return shown;
         };
         let Some(replays) = document.replays.clone() else { return shown };

@@ -40,8 +40,9 @@ const HOMES: &[(&str, &[&str])] = &[
     ("memmap2", &["format/source.rs"]),
     ("zip", &["format/source.rs"]),
     ("zstd", &["format/source.rs"]),
-    ("serde", &["format/", "report/json.rs", "session/persist.rs"]),
-    ("serde_json", &["format/", "report/json.rs", "session/persist.rs"]),
+    // The arrangement of tiles is a value of egui_tiles, which only the window knows.
+    ("serde", &["format/", "report/json.rs", "session/persist.rs", "ui/tiles.rs"]),
+    ("serde_json", &["format/", "report/json.rs", "session/persist.rs", "ui/tiles.rs"]),
     ("rayon", &["format/", "replay/", "analysis/", "raster/"]),
     ("hashbrown", &["*"]),
     ("rustc_hash", &["*"]),
@@ -83,8 +84,9 @@ const ONLY_AT: &[(&[&str], &[&str], &str)] = &[
 /// Folders with one file a member: the register in their `mod.rs`, and the files that are no members.
 const WINGS: &[(&str, &str, &[&str])] = &[
     ("cli", "COMMANDS", &["command", "moment", "opening", "output", "table"]),
-    ("format", "IMPORTERS", &["importer", "error", "source", "assembly", "finish", "records", "version", "words"]),
-    ("report", "REPORTS", &["report", "page", "json"]),
+    ("format", "IMPORTERS", &["importer", "error", "source", "assembly", "finish", "records", "version", "words", "foreign"]),
+    ("report", "REPORTS", &["report", "page", "facts", "json"]),
+    ("ui/views", "VIEWS", &["view", "usage_header"]),
 ];
 
 /// From this length on a file says at its head why it is one file …

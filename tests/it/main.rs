@@ -4,5 +4,6 @@ mod architecture;
 mod cli;
 mod engine;
 mod naive;
+mod picture;
 mod samples;
 mod truth;
