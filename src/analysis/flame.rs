@@ -161,6 +161,20 @@ pub struct FlameNode {
     pub ends: u32,
     /// The stack with the largest share of it (the one whose value is farthest from zero).
     pub stack: StackId,
+    /// The same among the stacks that end here; [`StackId::ABSENT`] where none does.
+    pub self_stack: StackId,
+}
+
+impl FlameNode {
+    /// The one stack this node stands for: the one that ends here, else the only one that passes; none for the
+    /// whole and for frames that several stacks only pass through.
+    pub fn its_stack(&self) -> Option<StackId> {
+        match self.label {
+            FlameLabel::All | FlameLabel::NoStack => None,
+            FlameLabel::Frame(_) if self.self_value != 0 => Some(self.self_stack),
+            FlameLabel::Frame(_) => (self.ends == 1).then_some(self.stack),
+        }
+    }
 }
 
 /// The answer: a tree of frames.
@@ -433,6 +447,9 @@ fn order(mut sprout: Sprout) -> Column<FlameNodeId, FlameNode> {
     let mut values: Vec<Share> = sprout.own.clone();
     let mut weights: Vec<u128> = sprout.own.iter().map(|own| own.value.unsigned_abs()).collect();
     let mut ends: Vec<u32> = sprout.own.iter().map(|own| u32::from(own.value != 0)).collect();
+    // Before what lies below is counted in: the best of those that end at the node itself.
+    let ending: Vec<StackId> =
+        sprout.best.iter().map(|(size, stack)| if *size == 0 { StackId::ABSENT } else { *stack }).collect();
     for node in (1..n).rev() {
         let parent = sprout.parents[node] as usize;
         values[parent].value = values[parent].value.saturating_add(values[node].value);
@@ -480,6 +497,7 @@ fn order(mut sprout: Sprout) -> Column<FlameNodeId, FlameNode> {
             blocks: values[row].blocks,
             ends: ends[row],
             stack: sprout.best[row].1,
+            self_stack: ending[row],
         });
         queue.extend(of_node.iter().map(|child| (*child, FlameNodeId(next as u32))));
         next += 1;

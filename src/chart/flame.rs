@@ -1,9 +1,9 @@
 //! A flame graph: frames as boxes on top of one another, as wide as what they hold.
 //!
 //! Always: a box is as wide as its share of the focused node; the nodes above the focus run over the whole width;
-//! siblings too narrow to see are drawn as one rest, never left out; a frame's box has the colour of its stack
-//! as everywhere else once no other stack shares it, and the colour of shared frames before. What is laid out
-//! per frame is what can be seen, however large the tree.
+//! siblings too narrow to see are drawn as one rest, never left out; a box has the colour of the stack that ends
+//! in it or alone passes through it, the same as everywhere else, and is grey where several only pass. What is
+//! laid out per frame is what can be seen, however large the tree.
 
 use crate::analysis::flame::{FlameLabel, FlameNodeId, FlameOf, FlameTree};
 use crate::analysis::flame_search::{FlameMatch, FlameMatches};
@@ -28,7 +28,7 @@ pub enum FlameShape {
 /// What the colour of a frame means, except in differences, which show growth and shrinkage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FlameColour {
-    /// Its stack; frames that several stacks share are neutral.
+    /// Its stack; frames that several stacks only pass through are neutral.
     #[default]
     Stack,
     /// The file it stands in.
@@ -63,8 +63,9 @@ impl FlameInks {
         match (row.label, self.by) {
             (FlameLabel::All, _) => Ink::Shared,
             (FlameLabel::NoStack, _) => Ink::Block(BlockColour::NoStack),
-            (FlameLabel::Frame(_), FlameColour::Stack) if 1 < row.ends => Ink::Shared,
-            (FlameLabel::Frame(_), FlameColour::Stack) => Ink::Block(BlockColour::Stack(self.stack(row.stack))),
+            (FlameLabel::Frame(_), FlameColour::Stack) => {
+                row.its_stack().map_or(Ink::Shared, |stack| Ink::Block(BlockColour::Stack(self.stack(stack))))
+            }
             (FlameLabel::Frame(frame), FlameColour::Module) => {
                 Ink::Block(BlockColour::Stack(self.modules.get(frame.row()).copied().unwrap_or(0)))
             }
@@ -282,8 +283,7 @@ impl<'a, 'b> Canvas<'a, 'b> {
         let (tree, inks) = (self.input.tree, self.input.inks);
         let row = &tree.nodes[node];
         let Some(area) = self.place(row.depth, x) else { return };
-        let is_stack = row.ends == 1 && !matches!(row.label, FlameLabel::All | FlameLabel::NoStack);
-        let item = is_stack.then_some(Item::Stack(row.stack));
+        let item = row.its_stack().map(Item::Stack);
         let dim = self.input.matches.and_then(|found| found.nodes.get(node)).is_some_and(|found| *found == FlameMatch::No);
         let ink = if above_focus { Ink::Shared } else { inks.of(tree, node) };
         self.drawing.push_item(Shape::Box(area), ink, item);
@@ -295,11 +295,10 @@ impl<'a, 'b> Canvas<'a, 'b> {
         if self.input.matches.and_then(|found| found.nodes.get(node)) == Some(&FlameMatch::Hit) && 3.0 <= area.width() {
             self.outlines.push((area, Ink::Hovered, 1.0));
         }
-        let same_stack = |node: FlameNodeId| {
-            let row = &tree.nodes[node];
-            row.ends == 1 && Some(inks.stack(row.stack)) == self.selected_hash && row.label != FlameLabel::NoStack
-        };
-        if self.input.selected == Some(node) || (is_stack && same_stack(node) && !same_stack(row.parent)) {
+        // The node at which the selected stack ends, be it selected in another view.
+        let hash = |stack| inks.stack(stack);
+        let same_stack = row.self_value != 0 && row.its_stack().map(hash) == self.selected_hash;
+        if self.input.selected == Some(node) || (self.selected_hash.is_some() && same_stack) {
             self.outlines.push((area, Ink::Selected, 2.0));
         } else if self.input.hovered == Some(node) {
             self.outlines.push((area, Ink::Hovered, 1.0));

@@ -73,11 +73,8 @@ pub fn describe(tree: &FlameTree, stacks: &StackTable, node: FlameNodeId) -> Vec
         }
         label => vec![node_name(stacks, label)],
     };
-    let share = if of.is_difference() {
-        String::new()
-    } else {
-        format!(", {} of all", share_text(row.weight, tree.root().weight))
-    };
+    let share =
+        if of.is_difference() { String::new() } else { format!(", {} of all", share_text(row.weight, tree.root().weight)) };
     lines.push(format!("{}{share}", exact_value(of, row.value)));
     if row.self_value != row.value && row.self_value != 0 {
         lines.push(format!("{} where it is innermost", exact_value(of, row.self_value)));

@@ -41,8 +41,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("zip", &["format/source.rs"]),
     ("zstd", &["format/source.rs"]),
     // The arrangement of tiles is a value of egui_tiles, which only the window knows.
-    ("serde", &["format/", "report/json.rs", "session/persist.rs", "ui/tiles.rs"]),
-    ("serde_json", &["format/", "report/json.rs", "session/persist.rs", "ui/tiles.rs"]),
+    ("serde", &["format/", "report/json.rs", "report/speedscope.rs", "session/persist.rs", "ui/tiles.rs"]),
+    ("serde_json", &["format/", "report/json.rs", "report/speedscope.rs", "session/persist.rs", "ui/tiles.rs"]),
     ("rayon", &["format/", "replay/", "analysis/", "raster/"]),
     ("hashbrown", &["*"]),
     ("rustc_hash", &["*"]),
@@ -50,6 +50,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("egui_tiles", &["ui/"]),
     ("rfd", &["ui/"]),
     ("egui", &["ui/", "paint/", "report/page.rs"]),
+    ("inferno", &["report/flame_svg.rs"]),
     ("image", &["report/"]),
 ];
 
@@ -85,7 +86,7 @@ const ONLY_AT: &[(&[&str], &[&str], &str)] = &[
 const WINGS: &[(&str, &str, &[&str])] = &[
     ("cli", "COMMANDS", &["command", "moment", "opening", "output", "table"]),
     ("format", "IMPORTERS", &["importer", "error", "source", "assembly", "finish", "records", "version", "words", "foreign"]),
-    ("report", "REPORTS", &["report", "page", "facts", "json"]),
+    ("report", "REPORTS", &["report", "page", "facts", "json", "flame", "flame_png", "flame_svg", "folded", "speedscope"]),
     ("ui/views", "VIEWS", &["view", "usage_header"]),
 ];
 

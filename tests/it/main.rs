@@ -3,6 +3,7 @@
 mod architecture;
 mod cli;
 mod engine;
+mod flame;
 mod naive;
 mod picture;
 mod samples;
