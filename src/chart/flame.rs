@@ -214,6 +214,9 @@ fn draw_from(input: &FlameInput<'_>, least: f32) -> Option<FlameDrawing> {
     let mut open = vec![(focus, start)];
     canvas.node(focus, start..start + scale, false);
     while let Some((parent, mut x)) = open.pop() {
+        if canvas.is_full() {
+            return None;
+        }
         let mut left = tree.nodes[parent].children;
         for child in tree.children(parent) {
             let row = &tree.nodes[child];
@@ -228,14 +231,14 @@ fn draw_from(input: &FlameInput<'_>, least: f32) -> Option<FlameDrawing> {
                 levels = levels.max(row.depth + 1);
                 break;
             }
+            if canvas.is_full() {
+                return None;
+            }
             if 0.0 < x + width {
                 canvas.node(child, x..x + width, false);
                 levels = levels.max(row.depth + 1);
                 if 0 < row.children {
                     open.push((child, x));
-                }
-                if canvas.is_full() {
-                    return None;
                 }
             }
             x += width;
@@ -293,7 +296,7 @@ impl<'a, 'b> Canvas<'a, 'b> {
         self.boxes.push((area, FlameHit::Node(node)));
         self.words(node, area, if dim || above_focus { Ink::WeakText } else { text_ink(ink) });
         if self.input.matches.and_then(|found| found.nodes.get(node)) == Some(&FlameMatch::Hit) && 3.0 <= area.width() {
-            self.outlines.push((area, Ink::Hovered, 1.0));
+            self.outlines.push((area, Ink::Selected, 1.0));
         }
         // The node at which the selected stack ends, be it selected in another view.
         let hash = |stack| inks.stack(stack);

@@ -334,17 +334,17 @@ fn node(snapshot: &Snapshot, tree: &FlameTree, function: &str) -> FlameNodeId {
 #[test]
 fn names_of_any_kind_are_written_safely() {
     let wild = [("a;b\n<c> & \"d\"\u{1}", "x;y.py"), ("# operator new 12", ""), ("", "??"), ("]]>", "m.py")];
-    let snapshot = by_hand(&[(&wild, MIB), (&wild[1..], MIB), (&wild[3..], 3 * MIB), (&[], 512)]);
+    let snapshot = by_hand(&[(&wild, MIB), (&wild[1..], MIB), (&wild[3..], 3 * MIB), (&[], 4096)]);
     let device = &Grown::of(&snapshot)[0];
     let tree = device.live(device.memory.end(), LiveCounter::Allocated);
     let folded = String::from_utf8(device.written(&tree, "folded")).expect("UTF-8");
     assert_eq!(
         folded,
         "root;]]> (m.py:7);_;_# operator new_12;a,b <c> & \"d\"  (x,y.py:7) 1048576\n\
-         root;]]> (m.py:7);_;_# operator new_12 1048576\nroot;]]> (m.py:7) 3145728\nroot;<no stack> 512\n"
+         root;]]> (m.py:7);_;_# operator new_12 1048576\nroot;]]> (m.py:7) 3145728\nroot;<no stack> 4096\n"
     );
     let svg = String::from_utf8(device.written(&tree, "svg")).expect("UTF-8");
-    for part in ["a,b &lt;c&gt; &amp;", "fg:w=\"5243392\"", "&lt;no stack&gt; (512 bytes"] {
+    for part in ["a,b &lt;c&gt; &amp;", "fg:w=\"5246976\"", "&lt;no stack&gt; (4,096 bytes"] {
         assert!(svg.contains(part), "{part} in {svg}");
     }
     assert!(!svg.contains('\u{1}') && !svg.contains("<c>"));
