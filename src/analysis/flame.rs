@@ -350,44 +350,62 @@ fn positions_in(lives: &Allocations, row: usize, window: Range<Position>) -> u32
 /// A tree while it grows: nodes in the order in which stacks first need them.
 #[derive(Default)]
 struct Sprout {
-    labels: Vec<FlameLabel>,
-    parents: Vec<u32>,
-    depths: Vec<u32>,
-    own: Vec<Share>,
-    /// The stack with the largest value that ends at or below a node.
-    best: Vec<(u128, StackId)>,
+    buds: Vec<Bud>,
+    /// Stacks with the node each ends at.
+    ends: Vec<(u32, StackId, Share)>,
     index: FxHashMap<u64, u32>,
+}
+
+struct Bud {
+    label: FlameLabel,
+    parent: u32,
+    depth: u32,
 }
 
 impl Sprout {
     fn push(&mut self, label: FlameLabel, parent: u32, depth: u32) -> u32 {
-        self.labels.push(label);
-        self.parents.push(parent);
-        self.depths.push(depth);
-        self.own.push(Share::default());
-        self.best.push((0, StackId::EMPTY));
-        (self.labels.len() - 1) as u32
+        self.buds.push(Bud { label, parent, depth });
+        (self.buds.len() - 1) as u32
     }
     fn child(&mut self, parent: u32, frame: FrameId) -> u32 {
-        let key = u64::from(parent) << 32 | u64::from(frame.0);
-        if let Some(node) = self.index.get(&key) {
-            return *node;
+        let next = self.buds.len() as u32;
+        let node = *self.index.entry(u64::from(parent) << 32 | u64::from(frame.0)).or_insert(next);
+        if node == next {
+            self.push(FlameLabel::Frame(frame), parent, self.buds[parent as usize].depth + 1);
         }
-        let node = self.push(FlameLabel::Frame(frame), parent, self.depths[parent as usize] + 1);
-        self.index.insert(key, node);
         node
     }
-    fn end(&mut self, node: u32, stack: StackId, share: Share) {
-        let own = &mut self.own[node as usize];
-        own.value = own.value.saturating_add(share.value);
-        own.blocks = own.blocks.saturating_add(share.blocks);
-        self.better(node as usize, (share.value.unsigned_abs(), stack));
-    }
-    fn better(&mut self, node: usize, (size, stack): (u128, StackId)) {
-        let best = &mut self.best[node];
-        if (best.0, Reverse(best.1)) < (size, Reverse(stack)) {
-            *best = (size, stack);
+}
+
+/// Sums of one node; together, because nodes are visited in an order that no cache foresees.
+#[derive(Clone, Copy)]
+struct Sum {
+    value: i128,
+    own: i128,
+    weight: u128,
+    /// Farthest from zero among the stacks that end at or below it, and which one that is.
+    best: u128,
+    stack: StackId,
+    own_stack: StackId,
+    blocks: i64,
+    ends: u32,
+}
+
+impl Sum {
+    const NOTHING: Sum =
+        Sum { value: 0, own: 0, weight: 0, best: 0, stack: StackId::ABSENT, own_stack: StackId::ABSENT, blocks: 0, ends: 0 };
+
+    fn better(&mut self, size: u128, stack: StackId) {
+        if (self.best, Reverse(self.stack)) < (size, Reverse(stack)) {
+            (self.best, self.stack) = (size, stack);
         }
+    }
+    fn add(&mut self, below: &Sum) {
+        self.value = self.value.saturating_add(below.value);
+        self.weight = self.weight.saturating_add(below.weight);
+        self.blocks = self.blocks.saturating_add(below.blocks);
+        self.ends += below.ends;
+        self.better(below.best, below.stack);
     }
 }
 
@@ -410,7 +428,7 @@ fn grow(sums: &Sums, stacks: &StackTable, params: &FlameParams, progress: &Progr
         let frames = stacks.frames(stack);
         let Some(innermost) = frames.first() else {
             let node = *no_stack.get_or_insert_with(|| sprout.push(FlameLabel::NoStack, root, 1));
-            sprout.end(node, stack, share);
+            sprout.ends.push((node, stack, share));
             continue;
         };
         path.clear();
@@ -427,11 +445,11 @@ fn grow(sums: &Sums, stacks: &StackTable, params: &FlameParams, progress: &Progr
             let parent = nodes.last().copied().unwrap_or(root);
             nodes.push(sprout.child(parent, *frame));
         }
-        sprout.end(nodes.last().copied().unwrap_or(root), stack, share);
+        sprout.ends.push((nodes.last().copied().unwrap_or(root), stack, share));
         std::mem::swap(&mut path, &mut last);
     }
     progress.check()?;
-    Ok(FlameTree { params: *params, nodes: order(sprout) })
+    Ok(FlameTree { params: *params, nodes: order(&sprout) })
 }
 
 /// For each frame the first one that reads the same.
@@ -442,65 +460,75 @@ fn alike(stacks: &StackTable) -> Vec<FrameId> {
 }
 
 /// Sums up the tree and lays its nodes out level by level, children by width; what has no width is left out.
-fn order(mut sprout: Sprout) -> Column<FlameNodeId, FlameNode> {
-    let n = sprout.labels.len();
-    let mut values: Vec<Share> = sprout.own.clone();
-    let mut weights: Vec<u128> = sprout.own.iter().map(|own| own.value.unsigned_abs()).collect();
-    let mut ends: Vec<u32> = sprout.own.iter().map(|own| u32::from(own.value != 0)).collect();
-    // Before what lies below is counted in: the best of those that end at the node itself.
-    let ending: Vec<StackId> =
-        sprout.best.iter().map(|(size, stack)| if *size == 0 { StackId::ABSENT } else { *stack }).collect();
-    for node in (1..n).rev() {
-        let parent = sprout.parents[node] as usize;
-        values[parent].value = values[parent].value.saturating_add(values[node].value);
-        values[parent].blocks = values[parent].blocks.saturating_add(values[node].blocks);
-        weights[parent] = weights[parent].saturating_add(weights[node]);
-        ends[parent] += ends[node];
-        sprout.better(parent, sprout.best[node]);
-    }
+fn order(sprout: &Sprout) -> Column<FlameNodeId, FlameNode> {
+    let buds = &sprout.buds;
+    let sums = sums(sprout);
     // Children by parent: counted, then placed.
-    let shown = |node: &usize| weights[*node] != 0;
-    let mut starts = vec![0u32; n + 1];
-    for node in (1..n).filter(shown) {
-        starts[sprout.parents[node] as usize + 1] += 1;
+    let shown = |node: &usize| sums[*node].weight != 0;
+    let mut starts = vec![0u32; buds.len() + 1];
+    for node in (1..buds.len()).filter(shown) {
+        starts[buds[node].parent as usize + 1] += 1;
     }
-    for node in 0..n {
+    for node in 0..buds.len() {
         starts[node + 1] += starts[node];
     }
-    let mut children = vec![0u32; starts[n] as usize];
+    let mut children = vec![0u32; starts[buds.len()] as usize];
     let mut places = starts.clone();
-    for node in (1..n).filter(shown) {
-        let place = &mut places[sprout.parents[node] as usize];
+    for node in (1..buds.len()).filter(shown) {
+        let place = &mut places[buds[node].parent as usize];
         children[*place as usize] = node as u32;
         *place += 1;
     }
     let mut queue: Vec<(u32, FlameNodeId)> = Vec::with_capacity(children.len() + 1);
     queue.push((0, FlameNodeId::ROOT));
     let mut nodes: Vec<FlameNode> = Vec::with_capacity(children.len() + 1);
-    let mut next = 0;
-    while let Some((node, parent)) = queue.get(next).copied() {
-        let row = node as usize;
+    while let Some((node, parent)) = queue.get(nodes.len()).copied() {
+        let (row, id) = (node as usize, FlameNodeId(nodes.len() as u32));
         let of_node = &mut children[starts[row] as usize..starts[row + 1] as usize];
         of_node.sort_unstable_by_key(|child| {
-            let child = *child as usize;
-            (Reverse(weights[child]), Reverse(values[child].value), sprout.labels[child])
+            let sum = &sums[*child as usize];
+            (Reverse(sum.weight), Reverse(sum.value), buds[*child as usize].label)
         });
+        let Sum { value, own, weight, best: _, stack, own_stack, blocks, ends } = sums[row];
         nodes.push(FlameNode {
-            label: sprout.labels[row],
+            label: buds[row].label,
             parent,
             first_child: FlameNodeId(queue.len() as u32),
             children: of_node.len() as u32,
-            depth: sprout.depths[row],
-            value: values[row].value,
-            self_value: sprout.own[row].value,
-            weight: weights[row],
-            blocks: values[row].blocks,
-            ends: ends[row],
-            stack: sprout.best[row].1,
-            self_stack: ending[row],
+            depth: buds[row].depth,
+            value,
+            self_value: own,
+            weight,
+            blocks,
+            ends,
+            stack,
+            self_stack: own_stack,
         });
-        queue.extend(of_node.iter().map(|child| (*child, FlameNodeId(next as u32))));
-        next += 1;
+        queue.extend(of_node.iter().map(|child| (*child, id)));
     }
     nodes.into()
+}
+
+/// The sums of all nodes, from the stacks that end at them and from below.
+fn sums(sprout: &Sprout) -> Vec<Sum> {
+    let mut sums = vec![Sum::NOTHING; sprout.buds.len()];
+    for (node, stack, share) in &sprout.ends {
+        let sum = &mut sums[*node as usize];
+        sum.own = sum.own.saturating_add(share.value);
+        sum.blocks = sum.blocks.saturating_add(share.blocks);
+        sum.better(share.value.unsigned_abs(), *stack);
+        sum.own_stack = sum.stack;
+    }
+    for node in (0..sums.len()).rev() {
+        // All that lies below, which came later, is in already; its own part is still missing.
+        let sum = &mut sums[node];
+        sum.value = sum.value.saturating_add(sum.own);
+        sum.weight = sum.weight.saturating_add(sum.own.unsigned_abs());
+        sum.ends += u32::from(sum.own != 0);
+        let sum = *sum;
+        if node != 0 {
+            sums[sprout.buds[node].parent as usize].add(&sum);
+        }
+    }
+    sums
 }
