@@ -347,13 +347,12 @@ fn positions_in(lives: &Allocations, row: usize, window: Range<Position>) -> u32
     lives.freed()[row].min(window.end).0.saturating_sub(from.0)
 }
 
-/// A tree while it grows: nodes in the order in which stacks first need them.
+/// A tree while it grows: nodes in the order of the sorted stacks, so parents come first.
 #[derive(Default)]
 struct Sprout {
     buds: Vec<Bud>,
     /// Stacks with the node each ends at.
     ends: Vec<(u32, StackId, Share)>,
-    index: FxHashMap<u64, u32>,
 }
 
 struct Bud {
@@ -366,14 +365,6 @@ impl Sprout {
     fn push(&mut self, label: FlameLabel, parent: u32, depth: u32) -> u32 {
         self.buds.push(Bud { label, parent, depth });
         (self.buds.len() - 1) as u32
-    }
-    fn child(&mut self, parent: u32, frame: FrameId) -> u32 {
-        let next = self.buds.len() as u32;
-        let node = *self.index.entry(u64::from(parent) << 32 | u64::from(frame.0)).or_insert(next);
-        if node == next {
-            self.push(FlameLabel::Frame(frame), parent, self.buds[parent as usize].depth + 1);
-        }
-        node
     }
 }
 
@@ -409,44 +400,58 @@ impl Sum {
     }
 }
 
+/// The way of one stack from the root.
+struct Way {
+    /// Where its frames lie among those of all ways.
+    frames: Range<usize>,
+    stack: StackId,
+}
+
 fn grow(sums: &Sums, stacks: &StackTable, params: &FlameParams, progress: &Progress) -> Result<FlameTree, Cancelled> {
     let alike = alike(stacks);
     let folded = if params.fold_framework { FrameworkFrames::of(stacks) } else { FrameworkFrames::default() };
-    let mut touched = sums.touched.clone();
-    touched.sort_unstable();
     let mut sprout = Sprout::default();
     let root = sprout.push(FlameLabel::All, 0, 0);
-    // Neighbours in the table share most of their outer frames: only what differs from the last stack is looked up.
-    let (mut path, mut last): (Vec<FrameId>, Vec<FrameId>) = (Vec::new(), Vec::new());
+    let (mut frames, mut ways): (Vec<FrameId>, Vec<Way>) = (Vec::new(), Vec::new());
+    let mut touched = sums.touched.clone();
+    touched.sort_unstable();
+    for stack in touched.into_iter().map(StackId) {
+        let whole = stacks.frames(stack);
+        let Some(innermost) = whole.first() else {
+            let node = sprout.push(FlameLabel::NoStack, root, 1);
+            sprout.ends.push((node, stack, sums.shares[stack.row()]));
+            continue;
+        };
+        let from = frames.len();
+        frames.extend(whole.iter().filter(|frame| !folded.has(**frame)).map(|frame| alike[frame.row()]));
+        if frames.len() == from {
+            frames.push(alike[innermost.row()]);
+        }
+        if params.direction == FlameDirection::TopDown {
+            frames[from..].reverse();
+        }
+        ways.push(Way { frames: from..frames.len(), stack });
+    }
+    progress.check()?;
+    // Sorted, every way shares with the one before it all that it shares with any: no node is ever looked up. The
+    // table is nearly in order, which a stable sort makes use of.
+    let way = |way: &Way| &frames[way.frames.clone()];
+    ways.sort_by(|a, b| way(a).cmp(way(b)));
+    let mut last: &[FrameId] = &[];
     let mut nodes: Vec<u32> = Vec::new();
-    let mut no_stack = None;
-    for (done, row) in touched.iter().enumerate() {
+    for (done, next) in ways.iter().enumerate() {
         if done % 4096 == 0 {
             progress.check()?;
         }
-        let (stack, share) = (StackId(*row), sums.shares[*row as usize]);
-        let frames = stacks.frames(stack);
-        let Some(innermost) = frames.first() else {
-            let node = *no_stack.get_or_insert_with(|| sprout.push(FlameLabel::NoStack, root, 1));
-            sprout.ends.push((node, stack, share));
-            continue;
-        };
-        path.clear();
-        path.extend(frames.iter().filter(|frame| !folded.has(**frame)).map(|frame| alike[frame.row()]));
-        if path.is_empty() {
-            path.push(alike[innermost.row()]);
-        }
-        if params.direction == FlameDirection::TopDown {
-            path.reverse();
-        }
-        let common = path.iter().zip(&last).take_while(|(a, b)| a == b).count();
+        let path = way(next);
+        let common = path.iter().zip(last).take_while(|(a, b)| a == b).count();
         nodes.truncate(common);
         for frame in &path[common..] {
             let parent = nodes.last().copied().unwrap_or(root);
-            nodes.push(sprout.child(parent, *frame));
+            nodes.push(sprout.push(FlameLabel::Frame(*frame), parent, nodes.len() as u32 + 1));
         }
-        sprout.ends.push((nodes.last().copied().unwrap_or(root), stack, share));
-        std::mem::swap(&mut path, &mut last);
+        sprout.ends.push((nodes.last().copied().unwrap_or(root), next.stack, sums.shares[next.stack.row()]));
+        last = path;
     }
     progress.check()?;
     Ok(FlameTree { params: *params, nodes: order(&sprout) })
