@@ -1,14 +1,17 @@
 //! How fast a snapshot is read, and how much memory that takes: bytes to rows, then rows to lives.
 //!
 //! `cargo bench --bench load [-- FILE…]`; without files the longest samples. Each file is read three times, the
-//! fastest counts; memory is the peak of the process's anonymous pages, which a mapped file is not part of.
+//! fastest counts; memory is the peak of the process's anonymous pages, which a mapped file is
+//! not part of, over reading and replaying.
+
+#[path = "made/memory.rs"]
+mod memory;
 
 use fragscope::base::Progress;
 use fragscope::replay::SnapshotBuilder;
+use memory::PeakMemory;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const DEFAULT: [&str; 2] = ["fragmentation_oom", "streams"];
@@ -38,13 +41,11 @@ fn main() -> ExitCode {
                 }
             };
             let read = start.elapsed();
-            peak.pause();
             let start = Instant::now();
             let Ok(snapshot) = builder.finish(origin, &Progress::new()) else { return ExitCode::from(2) };
             let replayed = start.elapsed();
             let events = snapshot.devices.as_slice().iter().map(|device| device.trace.len()).sum();
             drop(snapshot);
-            peak.resume();
             if best.is_none_or(|(fastest, ..)| read < fastest) {
                 best = Some((read, replayed, events));
             }
@@ -63,46 +64,4 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
-}
-
-/// Looks at the process's anonymous memory every two milliseconds.
-struct PeakMemory {
-    peak: Arc<AtomicU64>,
-    watching: Arc<AtomicBool>,
-    over: Arc<AtomicBool>,
-}
-
-impl PeakMemory {
-    fn watch() -> Self {
-        let (peak, watching, over) =
-            (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
-        let watch = Self { peak: Arc::clone(&peak), watching: Arc::clone(&watching), over: Arc::clone(&over) };
-        let before = anonymous();
-        std::thread::spawn(move || {
-            while !over.load(Ordering::Relaxed) {
-                if watching.load(Ordering::Relaxed) {
-                    peak.fetch_max(anonymous().saturating_sub(before), Ordering::Relaxed);
-                }
-                std::thread::sleep(Duration::from_millis(2));
-            }
-        });
-        watch
-    }
-    fn pause(&self) {
-        self.watching.store(false, Ordering::Relaxed);
-    }
-    fn resume(&self) {
-        self.watching.store(true, Ordering::Relaxed);
-    }
-    fn stop(&self) -> u64 {
-        self.over.store(true, Ordering::Relaxed);
-        self.peak.load(Ordering::Relaxed)
-    }
-}
-
-/// Anonymous memory in use, in bytes; 0 where the system does not say.
-fn anonymous() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse::<u64>().ok()).unwrap_or(0) << 10
 }

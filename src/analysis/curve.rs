@@ -109,26 +109,34 @@ impl Curve {
         best.unwrap_or(0)
     }
     fn max_row(&self, first: usize, end: usize) -> usize {
-        // Climb while both ends can be made whole runs; what sticks out left comes before, right after.
-        let (mut left, mut right) = (Vec::new(), Vec::new());
+        // Climb while both ends can be made whole runs. What sticks out on the left comes later at each level, what
+        // sticks out on the right earlier; a picture asks this thousands of times a frame, so nothing is collected.
+        let (mut left, mut right): (Option<u32>, Option<u32>) = (None, None);
+        let beats = |row: u32, best: Option<u32>| best.is_none_or(|best| self.values[best as usize] < self.values[row as usize]);
         let (mut from, mut to) = (first, end);
         let mut level = 0;
         loop {
             let row_at = |i: usize| if level == 0 { i as u32 } else { self.pyramid[level - 1][i] };
             let (from_up, to_up) = (from.div_ceil(FAN), to / FAN);
-            if level == self.pyramid.len() || to_up <= from_up {
-                left.extend((from..to).map(row_at));
+            let last = level == self.pyramid.len() || to_up <= from_up;
+            for row in (from..if last { to } else { from_up * FAN }).map(row_at) {
+                if beats(row, left) {
+                    left = Some(row);
+                }
+            }
+            if last {
                 break;
             }
-            left.extend((from..from_up * FAN).map(row_at));
-            right.push(self.first_max((to_up * FAN..to).map(row_at).chain(std::iter::empty())));
-            if to_up * FAN == to {
-                right.pop();
+            if to_up * FAN < to {
+                let outer = self.first_max((to_up * FAN..to).map(row_at));
+                if right.is_none_or(|best| self.values[best as usize] <= self.values[outer as usize]) {
+                    right = Some(outer);
+                }
             }
             (from, to) = (from_up, to_up);
             level += 1;
         }
-        self.first_max(left.into_iter().chain(right.into_iter().rev())) as usize
+        right.filter(|right| beats(*right, left)).or(left).unwrap_or(0) as usize
     }
 }
 

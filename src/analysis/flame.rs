@@ -118,7 +118,8 @@ pub struct FlameParams {
     pub of: FlameOf,
     /// Which end is the root.
     pub direction: FlameDirection,
-    /// Leaves out frames of PyTorch, Python and the system; a stack of nothing else keeps its innermost one.
+    /// Leaves out frames of PyTorch, Python and the system; a stack of nothing else keeps the one that
+    /// names it.
     pub fold_framework: bool,
 }
 
@@ -417,7 +418,7 @@ fn grow(sums: &Sums, stacks: &StackTable, params: &FlameParams, progress: &Progr
     touched.sort_unstable();
     for stack in touched.into_iter().map(StackId) {
         let whole = stacks.frames(stack);
-        let Some(innermost) = whole.first() else {
+        let Some(telling) = folded.telling(whole) else {
             let node = sprout.push(FlameLabel::NoStack, root, 1);
             sprout.ends.push((node, stack, sums.shares[stack.row()]));
             continue;
@@ -425,7 +426,7 @@ fn grow(sums: &Sums, stacks: &StackTable, params: &FlameParams, progress: &Progr
         let from = frames.len();
         frames.extend(whole.iter().filter(|frame| !folded.has(**frame)).map(|frame| alike[frame.row()]));
         if frames.len() == from {
-            frames.push(alike[innermost.row()]);
+            frames.push(alike[telling.row()]);
         }
         if params.direction == FlameDirection::TopDown {
             frames[from..].reverse();

@@ -13,12 +13,13 @@ pub fn is_framework(file: &str, function: &str) -> bool {
     is_framework_file(file) || (!file.ends_with(".py") && is_framework_symbol(function))
 }
 
-/// The frame that names a stack: the innermost of the user's program, else the innermost; how many frames
-/// inside of it were folded.
+/// The frame that names a stack: the innermost of the user's program, else autograd's node (backward threads know
+/// no other name), else the operator, else the innermost; and how many frames inside of it were folded.
 pub fn telling_frame(stacks: &StackTable, stack: StackId) -> Option<(FrameId, usize)> {
     let frames = stacks.frames(stack);
     let own = frames.iter().position(|frame| !is_framework(stacks.file(*frame), stacks.function(*frame)));
-    let place = own.unwrap_or(0);
+    let named = |rank: Rank| frames.iter().position(|frame| Rank::of_framework(stacks.function(*frame)) == rank);
+    let place = own.or_else(|| named(Rank::Autograd)).or_else(|| named(Rank::Operator)).unwrap_or(0);
     frames.get(place).map(|frame| (*frame, place))
 }
 
@@ -28,29 +29,55 @@ pub fn own_frames(stacks: &StackTable, stack: StackId, limit: usize) -> Vec<Fram
     stacks.frames(stack).iter().filter(own).take(limit).copied().collect()
 }
 
+/// How well a frame names its stack, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Own,
+    Autograd,
+    Operator,
+    Other,
+}
+
+impl Rank {
+    fn of_framework(function: &str) -> Rank {
+        if function.contains("autograd::generated::") {
+            Rank::Autograd
+        } else if function.contains("at::_ops::") {
+            Rank::Operator
+        } else {
+            Rank::Other
+        }
+    }
+}
+
 /// The rule for every frame of a table, for whoever asks about all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrameworkFrames {
-    framework: Vec<bool>,
+    ranks: Vec<Rank>,
 }
 
 impl FrameworkFrames {
     /// Asks the rule once a frame; files, which many frames share, are searched once each.
     pub fn of(stacks: &StackTable) -> FrameworkFrames {
         let mut files: FxHashMap<StringId, (bool, bool)> = FxHashMap::default();
-        let framework = (0..stacks.frame_count()).map(|row| {
+        let ranks = (0..stacks.frame_count()).map(|row| {
             let frame = stacks.frame(FrameId::of_row(row));
             let (framework, python) = *files.entry(frame.filename).or_insert_with(|| {
                 let file = stacks.strings.get(frame.filename);
                 (is_framework_file(file), file.ends_with(".py"))
             });
-            framework || (!python && is_framework_symbol(stacks.strings.get(frame.name)))
+            let function = stacks.strings.get(frame.name);
+            if framework || (!python && is_framework_symbol(function)) { Rank::of_framework(function) } else { Rank::Own }
         });
-        FrameworkFrames { framework: framework.collect() }
+        FrameworkFrames { ranks: ranks.collect() }
     }
     /// Whether a frame of the table is the framework's.
     pub fn has(&self, frame: FrameId) -> bool {
-        self.framework.get(frame.row()).copied().unwrap_or(false)
+        self.ranks.get(frame.row()).is_some_and(|rank| *rank != Rank::Own)
+    }
+    /// The frame that names a stack, given innermost first: as [`telling_frame`] says.
+    pub fn telling(&self, frames: &[FrameId]) -> Option<FrameId> {
+        frames.iter().copied().min_by_key(|frame| self.ranks.get(frame.row()).copied().unwrap_or(Rank::Own))
     }
 }
 
@@ -74,8 +101,10 @@ fn is_framework_file(file: &str) -> bool {
 
 /// Whether a function outside Python files is one of PyTorch's, Python's or the C library's.
 fn is_framework_symbol(function: &str) -> bool {
-    const STARTS: [&str; 9] = ["torch::", "at::", "c10", "_Py", "Py", "std::", "__libc", "_start", "clone"];
-    STARTS.iter().any(|start| function.starts_with(start))
+    const STARTS: [&str; 9] = ["at::", "c10", "_Py", "Py", "std::", "__libc", "_start", "clone", "start_thread"];
+    // C++ names carry their return type and template arguments in front, so these may stand anywhere.
+    const PARTS: [&str; 3] = ["torch::", "at::native", "c10::"];
+    STARTS.iter().any(|start| function.starts_with(start)) || PARTS.iter().any(|part| function.contains(part))
 }
 
 #[cfg(test)]
@@ -94,7 +123,11 @@ mod tests {
             ("/src/kernels.cpp", "at::empty", true),
             ("/src/kernels.cpp", "my::kernel", false),
             ("/home/u/train.py", "clone", false),
+            ("pthread_create.c", "start_thread", true),
+            ("python_variable_methods.cpp", "_object* torch::autograd::TypeError(_object*)", true),
             ("<frozen runpy>", "_run_code", true),
+            ("", "torch::autograd::generated::AddmmBackward0::apply", true),
+            ("", "at::_ops::addmm::call", true),
         ];
         let ids = table.map(|(file, function, framework)| {
             assert_eq!(is_framework(file, function), framework, "{file} {function}");
@@ -103,10 +136,13 @@ mod tests {
         });
         let all = FrameworkFrames::of(&stacks);
         assert_eq!(ids.map(|id| all.has(id)), table.map(|(_, _, framework)| framework));
-        let stack = stacks.intern(&[ids[1], ids[2], ids[0], ids[7]]);
-        assert_eq!(telling_frame(&stacks, stack), Some((ids[0], 2)));
-        assert_eq!(own_frames(&stacks, stack, 3), [ids[0]]);
-        let foreign = stacks.intern(&[ids[1], ids[2]]);
-        assert_eq!(telling_frame(&stacks, foreign), Some((ids[1], 0)));
+        for (stack, place) in [(&[1, 2, 0, 9][..], 2), (&[1, 2], 0), (&[11, 2, 10, 1], 2), (&[2, 11, 1], 1)] {
+            let frames: Vec<FrameId> = stack.iter().map(|row| ids[*row]).collect();
+            let stack = stacks.intern(&frames);
+            assert_eq!(telling_frame(&stacks, stack), Some((frames[place], place)), "{frames:?}");
+            assert_eq!(all.telling(&frames), Some(frames[place]), "{frames:?}");
+            let own = frames.iter().filter(|frame| **frame == ids[0]).copied().collect::<Vec<_>>();
+            assert_eq!(own_frames(&stacks, stack, 3), own);
+        }
     }
 }

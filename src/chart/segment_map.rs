@@ -286,14 +286,17 @@ impl<'a, 'b> Canvas<'a, 'b> {
             let low = block.address.max(start);
             let high = block.address.saturating_add(block.size).min(end);
             let x = |address: u64| x0 + (address - start) as f32 * self.scale;
-            let place = Area::new(x(low), y0 + 1.0, x(high), y0 + self.row - 1.0);
+            let exact = Area::new(x(low), y0 + 1.0, x(high), y0 + self.row - 1.0);
+            // Whole points keep the lines between blocks equally sharp; what is narrower than a cell stays exact.
+            let narrow = exact.width() < self.cell.max(1.0);
+            let place = if narrow { exact } else { Area { x0: exact.x0.round(), x1: exact.x1.round(), ..exact } };
             match block.allocation {
                 None => self.gap(block, place),
-                Some(id) if place.width() < self.cell => self.sum(cell, id, place, y0),
+                Some(id) if narrow => self.sum(cell, id, place, y0),
                 Some(id) => {
                     // Rounding lies at the block's end; a piece of it may lie in this row.
                     let asked = block.address.saturating_add(block.requested).clamp(low, high);
-                    self.block(block, id, place, x(asked));
+                    self.block(block, id, place, x(asked).round());
                 }
             }
         }
@@ -331,8 +334,8 @@ impl<'a, 'b> Canvas<'a, 'b> {
     fn block(&mut self, block: &StateBlock, id: AllocationId, place: Area, asked_x: f32) {
         let colour = self.input.inks.block(self.input.memory, id, self.input.state.position);
         let item = Some(Item::Allocation(id));
-        // Half a point of ground between neighbours, where they are wide enough to spare it.
-        let right = if 3.0 <= place.width() { place.x1 - 0.5 } else { place.x1 };
+        // A point of ground between neighbours, where they are wide enough to spare it.
+        let right = if 4.0 <= place.width() { place.x1 - 1.0 } else { place.x1 };
         let rounding = asked_x.clamp(place.x0, right);
         self.drawing.push_item(Shape::Box(Area { x1: right, ..place }), Ink::Block(colour), item);
         if 1.0 <= right - rounding {

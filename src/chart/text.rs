@@ -44,7 +44,7 @@ mod tests {
     fn a_short_path_keeps_its_file() {
         for (path, limit, short) in [
             ("/a/b.py", 20, "/a/b.py"),
-            ("/home/user/projects/model/mlp.py", 20, "/home/user…/mlp.py"),
+            ("/home/user/projects/model/mlp.py", 20, "/home/user/p…/mlp.py"),
             ("/x/a_very_long_file_name_indeed.py", 10, "…/a_very_long_file_name_indeed.py"),
             ("", 3, ""),
         ] {

@@ -5,8 +5,8 @@
 //! places the rasters that are finished, moved and scaled to the window one sees.
 
 use crate::analysis::{Curve, UsageTimeline};
-use crate::base::{Bytes, StringId};
-use crate::chart::axis::{Clock, Scale, TimeAxis, byte_ticks};
+use crate::base::Bytes;
+use crate::chart::axis::{Clock, Scale, Span, TimeAxis, byte_ticks};
 use crate::chart::drawing::{Anchor, Area, Drawing, Fit, RasterSlot, Shape, TextSize};
 use crate::chart::ink::Ink;
 use crate::model::{DeviceMemory, Item, Position, Snapshot};
@@ -99,7 +99,7 @@ const OVERVIEW_GAP_PT: f32 = 6.0;
 /// Lays out the parts.
 pub fn frame(input: &UsageInput<'_>) -> UsageFrame {
     let (left, right) = (LEFT_PT, (input.width_pt - RIGHT_PT).max(LEFT_PT + 10.0));
-    let span_rows = spans(input).iter().map(|span| span.depth + 1).max().unwrap_or(0).min(SPAN_ROWS);
+    let span_rows = input.clock.spans().iter().map(|span| span.depth + 1).max().unwrap_or(0).min(SPAN_ROWS);
     let spans_height = SPAN_PT * span_rows as f32;
     let overview_height = if input.overview { OVERVIEW_PT + OVERVIEW_GAP_PT } else { 0.0 };
     let bottom = (input.height_pt - AXIS_PT - spans_height - overview_height).max(TOP_PT + 10.0);
@@ -376,37 +376,13 @@ fn draw_moments(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFram
     }
 }
 
-/// A visible span on the axis.
-struct Span {
-    name: StringId,
-    units: Range<f64>,
-    depth: usize,
-}
-
-/// All spans with their depth; those open at a side reach the axis' end there.
-fn spans(input: &UsageInput<'_>) -> Vec<Span> {
-    let whole = input.clock.span();
-    let unit = |time: i64| match input.clock.axis() {
-        TimeAxis::Time => ((time.saturating_sub(input.clock.start_us())) as f64).clamp(whole.start, whole.end),
-        TimeAxis::Events => input.clock.unit(input.memory.trace.position_at_time(time)),
-    };
-    let mut open: Vec<f64> = Vec::new();
-    let mut spans = Vec::new();
-    for annotation in &input.memory.annotations {
-        let start = annotation.start_us.map_or(whole.start, unit);
-        let end = annotation.end_us.map_or(whole.end, unit).max(start);
-        open.retain(|ends| start < *ends);
-        spans.push(Span { name: annotation.name, units: start..end, depth: open.len() });
-        open.push(end);
-    }
-    spans
-}
-
 fn draw_spans(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
     let area = frame.spans;
     let mut drawn_to = [f32::NEG_INFINITY; SPAN_ROWS];
     let mut parity = [false; SPAN_ROWS];
-    for Span { name, units, depth } in spans(input) {
+    let behind = input.clock.spans().partition_point(|span| span.units.start <= frame.time.to);
+    for Span { name, units, depth } in &input.clock.spans()[..behind] {
+        let (name, depth) = (*name, *depth);
         let (x0, x1) = (frame.time.point(units.start), frame.time.point(units.end));
         // Spans under a point merge with what is drawn there already: never more marks than points.
         if SPAN_ROWS <= depth || x1 < area.x0 || area.x1 < x0 || x1 < drawn_to[depth] + 1.0 {

@@ -173,7 +173,7 @@ fn starts_with_numbers(head: &[u8]) -> bool {
 fn is_safetensors(head: &[u8]) -> bool {
     let Some((len, rest)) = head.split_first_chunk::<8>() else { return false };
     let len = u64::from_le_bytes(*len);
-    2 <= len && len <= 100 << 20 && rest.starts_with(b"{\"")
+    (2..=100 << 20).contains(&len) && rest.starts_with(b"{\"")
 }
 /// A protobuf whose fields are those of `Profile`, beginning with a sample type.
 fn is_pprof(head: &[u8]) -> bool {

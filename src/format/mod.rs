@@ -5,6 +5,7 @@
 
 mod assembly;
 pub mod error;
+mod fields;
 mod finish;
 mod foreign;
 pub mod importer;
@@ -22,7 +23,7 @@ pub use importer::{Confidence, Importer};
 pub use source::Source;
 
 use crate::base::Progress;
-use crate::format::source::{Body, Container};
+use crate::format::source::{Archive, Body, Container};
 use crate::model::{Origin, OriginKind, Snapshot, VersionRange};
 use crate::replay::SnapshotBuilder;
 use std::io::Read as _;
@@ -65,9 +66,7 @@ pub fn read(path: &Path, builder: &mut SnapshotBuilder, progress: &Progress) -> 
     if facts.len() == 0 {
         return Err(FormatError::Empty { name });
     }
-    // SAFETY: the map is only read, and dropped before this returns. Somebody who shortens the file meanwhile
-    // can end this process with SIGBUS, as with every mapped file; nothing else can go wrong.
-    let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
+    let map = source::map(&file).map_err(io)?;
     read_source(Source::of_bytes(&name, &map), builder, progress)
 }
 
@@ -142,20 +141,15 @@ fn read_zip(
             &whole
         }
     };
-    let mut archive = zip::ZipArchive::new(std::io::Cursor::new(bytes)).map_err(|error| failed(error.to_string()))?;
-    let members: Vec<String> =
-        (0..archive.len()).filter_map(|i| archive.name_for_index(i)?.ok().map(|name| name.into_owned())).collect();
-    if let Some(foreign) = foreign::recognise_zip(&name, &members) {
+    let mut archive = Archive::new(bytes).map_err(failed)?;
+    if let Some(foreign) = foreign::recognise_zip(&name, &archive.names()) {
         return Err(foreign);
     }
     let mut first_error = None;
     for member in 0..archive.len() {
-        let file = archive.by_index(member).map_err(|error| failed(error.to_string()))?;
-        if file.is_dir() {
-            continue;
-        }
+        let Some(file) = archive.member(member).map_err(failed)? else { continue };
         let mut trial = SnapshotBuilder::default();
-        match read_layer(source.member(Box::new(file)), &mut trial, progress, depth + 1) {
+        match read_layer(source.member(file), &mut trial, progress, depth + 1) {
             Ok(read) => {
                 *builder = trial;
                 return Ok(read);

@@ -87,15 +87,25 @@ fn read_page<R: BufRead>(
             break;
         }
     }
-    let mut file = String::new();
-    let mut found: Option<(String, Option<VersionRange>)> = None;
-    let mut others = Vec::new();
-    while let Some(key) = next_text(page).map_err(io)? {
+    let mut files: Vec<String> = Vec::new();
+    let mut shown: Option<(usize, Option<VersionRange>)> = None;
+    let (mut file, mut holds) = (String::new(), false);
+    loop {
+        let key = match next_token(page).map_err(io)? {
+            Token::Text(key) => key,
+            Token::EntryEnd => {
+                if std::mem::take(&mut holds) {
+                    files.push(std::mem::take(&mut file));
+                }
+                continue;
+            }
+            Token::Over => break,
+        };
         if !next_is(page, b':').map_err(io)? {
-            break;
+            continue;
         }
         match key.as_str() {
-            "base64" if found.is_none() => {
+            "base64" if shown.is_none() => {
                 if !next_is(page, b'"').map_err(io)? {
                     return Err(none());
                 }
@@ -103,27 +113,41 @@ fn read_page<R: BufRead>(
                 let decoded = base64::read::DecoderReader::new(encoded, &BASE64);
                 let mut input = Stream::new(Box::new(decoded), Rc::clone(on_disk), u64::MAX);
                 let range = read_pickle(name, &mut input, builder, progress)?;
-                if let Some(failure) = input.failure() {
+                if builder.warnings.count(WarningKind::Truncated) == 0
+                    && let Some(failure) = input.failure()
+                {
                     let (failure, at) = (failure.to_owned(), input.reach());
                     builder
                         .warnings
                         .push(WarningKind::Truncated, || format!("the base64 text ends at byte {at} of the pickle: {failure}"));
                 }
-                found = Some((std::mem::take(&mut file), range));
-                // Behind the pickle stand a few zero bytes, still encoded.
-                std::io::copy(&mut input, &mut std::io::sink()).map_err(io).ok();
-                drop(input);
+                shown = Some((files.len(), range));
+                holds = true;
+                // Behind the pickle stand a few zero bytes, still encoded; what is wrong with them harms nobody.
+                while !input.fill_buf().unwrap_or_default().is_empty() {
+                    let rest = input.fill_buf().map_or(0, <[u8]>::len);
+                    input.consume(rest);
+                }
             }
-            "base64" => others.push(std::mem::take(&mut file)),
-            "name" => file = next_text(page).map_err(io)?.unwrap_or_default(),
+            "base64" => holds = true,
+            "name" => {
+                if let Token::Text(text) = next_token(page).map_err(io)? {
+                    file = text;
+                }
+            }
             _ => {}
         }
         progress.check()?;
     }
-    let Some((file, range)) = found else { return Err(none()) };
-    if !others.is_empty() {
+    if holds {
+        files.push(file);
+    }
+    let Some((row, range)) = shown else { return Err(none()) };
+    if 1 < files.len() {
         builder.warnings.push(WarningKind::Note, || {
-            format!("the page holds {} snapshots; `{file}` is shown, not {}", others.len() + 1, others.join(", "))
+            let others: Vec<_> =
+                files.iter().enumerate().filter(|(other, _)| *other != row).map(|(_, file)| file.as_str()).collect();
+            format!("the page holds {} snapshots; `{}` is shown, not {}", files.len(), files[row], others.join(", "))
         });
     }
     Ok(range)
@@ -165,14 +189,25 @@ fn next_is(page: &mut impl BufRead, wanted: u8) -> std::io::Result<bool> {
         page.consume(1);
     }
 }
-/// The next JSON text in the array, cut to a sensible length; none at the array's end.
-fn next_text(page: &mut impl BufRead) -> std::io::Result<Option<String>> {
+/// A piece of the array of files.
+enum Token {
+    /// A text, cut to a sensible length.
+    Text(String),
+    /// The end of one file's entry.
+    EntryEnd,
+    /// The end of the array, or of the page.
+    Over,
+}
+
+/// The next piece of the array.
+fn next_token(page: &mut impl BufRead) -> std::io::Result<Token> {
     loop {
-        let Some(byte) = page.fill_buf()?.first().copied() else { return Ok(None) };
+        let Some(byte) = page.fill_buf()?.first().copied() else { return Ok(Token::Over) };
         page.consume(1);
         match byte {
             b'"' => break,
-            b']' => return Ok(None),
+            b'}' => return Ok(Token::EntryEnd),
+            b']' => return Ok(Token::Over),
             _ => {}
         }
     }
@@ -181,7 +216,7 @@ fn next_text(page: &mut impl BufRead) -> std::io::Result<Option<String>> {
     loop {
         let ahead = page.fill_buf()?;
         if ahead.is_empty() {
-            return Ok(None);
+            return Ok(Token::Over);
         }
         let mut used = ahead.len();
         let mut done = false;
@@ -197,7 +232,7 @@ fn next_text(page: &mut impl BufRead) -> std::io::Result<Option<String>> {
         }
         page.consume(used);
         if done {
-            return Ok(Some(String::from_utf8_lossy(&text).into_owned()));
+            return Ok(Token::Text(String::from_utf8_lossy(&text).into_owned()));
         }
     }
 }

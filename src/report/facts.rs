@@ -93,11 +93,6 @@ pub fn collect(snapshot: &Snapshot, memory: &DeviceMemory, curves: &UsageTimelin
     }
 }
 
-/// The device's capacity, as far as a recording tells: none does.
-pub fn capacity(_memory: &DeviceMemory) -> Option<u64> {
-    None
-}
-
 fn oom_at(memory: &DeviceMemory, position: Position) -> Option<EventIdx> {
     let event = position.event()?;
     (memory.trace.actions().get(event.0 as usize) == Some(&Action::Oom)).then_some(event)
@@ -290,15 +285,42 @@ fn named(snapshot: &Snapshot, stack: StackId) -> (String, String) {
     (place(frame), format!("{callers}{folded}"))
 }
 
-/// A function's name without what makes C++ names endless.
+/// A function's name without what makes C++ names endless: parameters, and namespaces where it is still long.
 fn short_name(function: &str) -> String {
-    let limit = 60;
-    if function.chars().count() <= limit {
-        return function.to_owned();
+    const LIMIT: usize = 60;
+    let plain = function.replace("(anonymous namespace)::", "");
+    let name = plain.split('(').next().filter(|name| !name.trim().is_empty()).unwrap_or(&plain);
+    if name.chars().count() <= LIMIT {
+        return name.to_owned();
     }
-    let (head, tail): (String, String) = (function.chars().take(limit / 2).collect(), {
-        let skip = function.chars().count() - limit / 2;
-        function.chars().skip(skip).collect()
-    });
-    format!("{head}…{tail}")
+    let own = name.rsplit("::").next().filter(|own| !own.is_empty()).unwrap_or(name);
+    match own.char_indices().nth(LIMIT) {
+        Some((end, _)) => format!("{}…", &own[..end]),
+        None => own.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_readable() {
+        let endless = "x".repeat(100);
+        for (function, short) in [
+            ("forward", "forward"),
+            ("<lambda>", "<lambda>"),
+            ("at::_ops::mm::call(at::Tensor const&, at::Tensor const&)", "at::_ops::mm::call"),
+            ("torch::cuda::(anonymous namespace)::gather_with_cpp()", "torch::cuda::gather_with_cpp"),
+            (
+                "torch::autograd::generated::NllLossBackward0_apply_functional_of_everything(int)",
+                "NllLossBackward0_apply_functional_of_everything",
+            ),
+            ("(odd)", "(odd)"),
+            ("", ""),
+            (endless.as_str(), &format!("{}…", "x".repeat(60))),
+        ] {
+            assert_eq!(short_name(function), short, "{function}");
+        }
+    }
 }

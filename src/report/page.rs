@@ -2,7 +2,7 @@
 //!
 //! Always: it shows what the window would show, through the same charts and the same painter; it needs no
 //! display. Nothing is cut off: the page grows until its content fits. Words and figures are collected in
-//! [`facts`](crate::report::facts); here they only get their places.
+//! [`crate::report::facts`]; here they only get their places.
 
 use crate::analysis::UsageTimeline;
 use crate::base::{Bytes, Progress};
@@ -56,7 +56,7 @@ pub fn render_report(
         replay,
         state: &state,
         facts: facts::collect(snapshot, memory, &curves, &state),
-        clock: Clock::new(&memory.trace, TimeAxis::Events),
+        clock: Clock::of(memory, TimeAxis::Events),
         inks: Inks::new(snapshot, options.colour_by),
         curves: &curves,
         palette,
@@ -228,7 +228,8 @@ impl Page<'_> {
             time: 0.0..0.0,
             bytes: 0.0..0.0,
             rasters: &[],
-            capacity: facts::capacity(self.memory),
+            // No recording states how large the device is.
+            capacity: None,
             cursor: Some(self.state.position),
             range: None,
             marks: &[],
@@ -333,6 +334,9 @@ impl Page<'_> {
     /// What the colours mean, where they do not mean stacks (those are named in the table).
     fn legend(&self, ui: &mut Ui) {
         let mut legend = self.inks.legend(self.snapshot);
+        if legend.is_empty() {
+            return;
+        }
         let left_out = legend.len().saturating_sub(MOST_LEGEND);
         legend.truncate(MOST_LEGEND);
         ui.horizontal_wrapped(|ui| {

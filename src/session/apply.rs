@@ -102,7 +102,10 @@ impl Session {
                 let newer = self.history.redo(&self.workspace);
                 self.restore(newer);
             }
-            Command::Cancel(job) => self.jobs.cancel(job),
+            Command::Cancel(job) => {
+                self.stopped.insert(job);
+                self.jobs.cancel(job);
+            }
             Command::Dismiss(note) => self.notes.retain(|other| other.id != note),
             Command::AskTarget(name) => self.ask_target(name),
             Command::ExportReport(path) => self.export_report(path),

@@ -43,8 +43,13 @@ impl Session {
         if let Some(device) = device {
             self.workspace.devices.insert(id, device);
         }
-        self.workspace.active = Some(id);
-        self.documents.push(document);
+        // Files that were opened together may be read in any order: tabs keep the order of opening, and the
+        // one that was opened last is in front.
+        if self.workspace.active.is_none_or(|active| active < id) {
+            self.workspace.active = Some(id);
+        }
+        let at = self.documents.partition_point(|other| other.id < id);
+        self.documents.insert(at, document);
         self.history.restart(&self.workspace);
     }
 
@@ -63,9 +68,15 @@ impl Session {
 
     fn job_ended(&mut self, status: &JobStatus, result: Result<(), JobError>) {
         let opened = self.opening.remove(&status.id);
-        self.pictures.get_mut().job_ended(status.id);
+        let stopped = self.stopped.remove(&status.id);
+        self.pictures.get_mut().job_ended(status.id, matches!(&result, Err(error) if *error != JobError::Cancelled));
         let Err(error) = result else { return };
-        self.memo.get_mut().job_ended(status.id, &error);
+        let told = if stopped {
+            JobError::Failed(format!("Stopped: {}. Ask again in another way.", status.title))
+        } else {
+            error.clone()
+        };
+        self.memo.get_mut().job_ended(status.id, &told);
         if let Some(id) = opened {
             // Shown in part already: without its replays it is of no use.
             if self.documents.iter().any(|document| document.id == id) {

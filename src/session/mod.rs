@@ -42,7 +42,7 @@ use persist::Saved;
 use pictures::{Look, PictureKey, Pictures};
 use std::any::TypeId;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -110,6 +110,8 @@ pub struct Session {
     history: History,
     jobs: Jobs<Message>,
     opening: BTreeMap<JobId, DocumentId>,
+    /// Jobs the user stopped: what they were to answer is not asked again.
+    stopped: BTreeSet<JobId>,
     memo: RefCell<Memo>,
     pictures: RefCell<Pictures>,
     commands: RefCell<Vec<Command>>,
@@ -136,6 +138,7 @@ impl Session {
             history: History::default(),
             jobs: Jobs::new(workers),
             opening: BTreeMap::new(),
+            stopped: BTreeSet::new(),
             memo: RefCell::new(Memo::new(ANSWER_BUDGET)),
             pictures: RefCell::default(),
             commands: RefCell::default(),

@@ -117,7 +117,9 @@ impl Shell {
             self.view_menu(ui, cx);
             ui.add_space(2.0 * UNIT);
             ui.separator();
-            documents::tabs(ui, cx);
+            if documents::tabs(ui, cx) {
+                self.starting = false;
+            }
             if !cx.session.documents().is_empty() {
                 let plus = icon_button(ui, Icon::Plus, "Open another file", false).on_hover_text("Open another file");
                 if plus.clicked() {
@@ -125,11 +127,11 @@ impl Shell {
                 }
             }
             ui.with_layout(egui::Layout::right_to_left(Align::Center), |ui| {
-                let (sign, other, help) = match cx.session.theme() {
-                    Theme::Light => (Icon::Moon, Theme::Dark, "Dark theme"),
-                    Theme::Dark => (Icon::Sun, Theme::Light, "Light theme"),
+                let (other, help) = match cx.session.theme() {
+                    Theme::Light => (Theme::Dark, "Dark theme"),
+                    Theme::Dark => (Theme::Light, "Light theme"),
                 };
-                let toggle = icon_button(ui, sign, help, true).on_hover_text(help);
+                let toggle = icon_button(ui, Icon::Theme, help, true).on_hover_text(help);
                 if toggle.clicked() {
                     cx.send(Command::SetTheme(other));
                 }

@@ -155,6 +155,36 @@ impl Behavior<Pane> for Shown<'_, '_> {
     fn tab_bar_height(&self, _style: &egui::Style) -> f32 {
         6.0 * crate::ui::theme::UNIT
     }
+    fn tab_outline_stroke(
+        &self,
+        _visuals: &egui::Visuals,
+        _tiles: &Tiles<Pane>,
+        _tile: TileId,
+        _state: &egui_tiles::TabState,
+    ) -> egui::Stroke {
+        egui::Stroke::NONE
+    }
+    fn tab_text_color(
+        &self,
+        _visuals: &egui::Visuals,
+        _tiles: &Tiles<Pane>,
+        _tile: TileId,
+        state: &egui_tiles::TabState,
+    ) -> egui::Color32 {
+        if state.active { self.cx.tokens.text } else { self.cx.tokens.weak }
+    }
+    fn tab_bg_color(
+        &self,
+        _visuals: &egui::Visuals,
+        _tiles: &Tiles<Pane>,
+        _tile: TileId,
+        _state: &egui_tiles::TabState,
+    ) -> egui::Color32 {
+        self.cx.tokens.panel
+    }
+    fn tab_bar_hline_stroke(&self, _visuals: &egui::Visuals) -> egui::Stroke {
+        egui::Stroke::new(1.0, self.cx.tokens.line)
+    }
     fn tab_bar_color(&self, _visuals: &egui::Visuals) -> egui::Color32 {
         self.cx.tokens.panel
     }

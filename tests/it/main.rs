@@ -2,9 +2,12 @@
 
 mod architecture;
 mod cli;
+mod display;
 mod engine;
 mod flame;
+mod format;
 mod naive;
 mod picture;
 mod samples;
 mod truth;
+mod window;

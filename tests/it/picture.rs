@@ -289,7 +289,7 @@ fn the_usage_picture_as_text() {
     let drawn = Drawn::new(tiny());
     let outline = drawn.stack().outline(AllocationId(1));
     for (axis, name) in [(TimeAxis::Events, "usage_events.txt"), (TimeAxis::Time, "usage_time.txt")] {
-        let clock = Clock::new(&drawn.memory().trace, axis);
+        let clock = Clock::of(drawn.memory(), axis);
         let input = UsageInput { selected: std::slice::from_ref(&outline), ..usage_input(&drawn, &clock) };
         check_expected(name, &usage::draw(&input).dump());
     }
@@ -298,7 +298,7 @@ fn the_usage_picture_as_text() {
 #[test]
 fn a_raster_is_moved_to_the_window_one_sees() {
     let drawn = Drawn::new(tiny());
-    let clock = Clock::new(&drawn.memory().trace, TimeAxis::Events);
+    let clock = Clock::of(drawn.memory(), TimeAxis::Events);
     let whole = usage_input(&drawn, &clock);
     let (view, placed) = usage::wanted_raster(&whole, 2.0);
     let plot = usage::frame(&whole).plot;

@@ -3,7 +3,7 @@
 use crate::model::{Severity, Warnings};
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::Cx;
-use crate::ui::widgets::icon::{Icon, icon};
+use crate::ui::widgets::icon::{Icon, fold_line, icon};
 use egui::{Label, RichText, ScrollArea, Sense, Ui};
 
 /// Whether there is anything to say.
@@ -23,19 +23,14 @@ pub fn show(ui: &mut Ui, cx: &Cx<'_>, open: &mut bool) {
     let more = (gaps.len() + warnings.len()).saturating_sub(1);
     ui.horizontal(|ui| {
         icon(ui, Icon::Caution, cx.tokens.caution);
-        let arrow = if *open { "▾" } else { "▸" };
-        let tail = if more == 0 { String::new() } else { format!("  {arrow} {more} more") };
         // The count stays in view however long the sentence is.
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
             let mut clicked = false;
-            if !tail.is_empty() {
-                clicked |= ui
-                    .add(
-                        Label::new(RichText::new(tail.trim_start()).color(cx.tokens.accent))
-                            .sense(Sense::click())
-                            .selectable(false),
-                    )
-                    .clicked();
+            if 0 < more {
+                ui.scope(|ui| {
+                    ui.set_max_width(30.0 * UNIT);
+                    clicked |= fold_line(ui, *open, &format!("{more} more"), cx.tokens.accent);
+                });
             }
             ui.with_layout(egui::Layout::left_to_right(egui::Align::Center), |ui| {
                 let sentence = first.unwrap_or_default();

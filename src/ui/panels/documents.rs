@@ -7,8 +7,9 @@ use crate::ui::views::view::Cx;
 use crate::ui::widgets::icon::{Icon, icon_button};
 use egui::{Button, ComboBox, Ui};
 
-/// The tabs.
-pub fn tabs(ui: &mut Ui, cx: &Cx<'_>) {
+/// The tabs; whether one was clicked.
+pub fn tabs(ui: &mut Ui, cx: &Cx<'_>) -> bool {
+    let mut chosen = false;
     let active = cx.session.workspace().active;
     for document in cx.session.documents() {
         ui.spacing_mut().item_spacing.x = UNIT / 2.0;
@@ -20,6 +21,7 @@ pub fn tabs(ui: &mut Ui, cx: &Cx<'_>) {
         });
         if tab.clicked() {
             cx.send(Command::Activate(document.id));
+            chosen = true;
         }
         let close = icon_button(ui, Icon::Close, &format!("Close {}", document.title), false).on_hover_text("Close");
         if close.clicked() || tab.middle_clicked() {
@@ -27,6 +29,7 @@ pub fn tabs(ui: &mut Ui, cx: &Cx<'_>) {
         }
         ui.add_space(UNIT);
     }
+    chosen
 }
 
 /// The device picker, where there is a choice.

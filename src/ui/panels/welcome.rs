@@ -41,7 +41,12 @@ impl Welcome {
             }
             let label = ui.label("or type a path");
             let room = (ui.available_width() - 16.0 * UNIT).max(40.0 * UNIT);
-            let field = ui.add(TextEdit::singleline(&mut self.path).hint_text("/path/to/snapshot.pickle").desired_width(room));
+            let field = ui.add(
+                TextEdit::singleline(&mut self.path)
+                    .hint_text("/path/to/snapshot.pickle")
+                    .align(egui::Align2::LEFT_CENTER)
+                    .desired_width(room),
+            );
             let field = field.labelled_by(label.id);
             let entered = field.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
             if (ui.button("Open").clicked() || entered) && !self.path.trim().is_empty() {

@@ -266,7 +266,9 @@ fn neighbour_line(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, memory: &Device
 fn account(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot) {
     let state = cx.state();
     cx.show(ui, &state, |ui, state| {
-        title(ui, cx, &moment(state.position), "the account of this moment");
+        let history = cx.session.front().is_some_and(|(_, _, memory)| memory.has_history());
+        let name = if history { moment(state.position) } else { "At the dump".to_owned() };
+        title(ui, cx, &name, "the account of this moment");
         fields(ui, cx, "account", |row| {
             row.bytes("Reserved", state.totals.reserved);
             row.bytes("Allocated", state.totals.allocated);
@@ -281,7 +283,7 @@ fn account(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot) {
         });
         ui.add_space(2.0 * UNIT);
         ui.strong("By pool and stream");
-        for pool in &state.pools {
+        for (i, pool) in state.pools.iter().enumerate() {
             ui.add_space(UNIT);
             ui.label(format!(
                 "{}, {}, {}",
@@ -289,18 +291,21 @@ fn account(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot) {
                 pool.class.name(),
                 stream_name(snapshot, pool.stream)
             ));
-            ui.horizontal_wrapped(|ui| {
-                ui.spacing_mut().item_spacing.x = UNIT;
-                for (what, bytes) in [
+            Grid::new(("pool", i)).num_columns(4).min_col_width(18.0 * UNIT).spacing([2.0 * UNIT, 0.0]).show(ui, |ui| {
+                let parts = [
                     ("reserved", pool.reserved),
                     ("active", pool.active),
                     ("free", pool.free),
                     ("largest free", pool.largest_free_block),
-                ] {
+                ];
+                for (what, bytes) in parts {
                     byte_label(ui, what, bytes);
-                    ui.label(RichText::new(what).color(cx.tokens.weak));
-                    ui.add_space(UNIT);
                 }
+                ui.end_row();
+                for (what, _) in parts {
+                    ui.label(RichText::new(what).small().color(cx.tokens.weak));
+                }
+                ui.end_row();
             });
         }
         ui.add_space(2.0 * UNIT);

@@ -77,6 +77,7 @@ impl Events {
             let field = TextEdit::singleline(&mut text)
                 .id(filter_field())
                 .hint_text("function, file, address or label")
+                .align(egui::Align2::LEFT_CENTER)
                 .desired_width(55.0 * UNIT);
             if ui.add(field).labelled_by(label.id).changed() {
                 cx.send(Command::SetFilter(EventFilter { text, ..filter.clone() }));
@@ -95,7 +96,12 @@ impl Events {
                 cx.send(Command::SetFilter(EventFilter::default()));
             }
             let label = ui.label("Go to");
-            let field = ui.add(TextEdit::singleline(&mut self.go_to).hint_text("event").desired_width(18.0 * UNIT));
+            let field = ui.add(
+                TextEdit::singleline(&mut self.go_to)
+                    .hint_text("event")
+                    .align(egui::Align2::LEFT_CENTER)
+                    .desired_width(18.0 * UNIT),
+            );
             let field = field.labelled_by(label.id);
             if field.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter)) {
                 let digits: String = self.go_to.chars().filter(char::is_ascii_digit).collect();
@@ -104,7 +110,14 @@ impl Events {
                     go_to(cx, EventIdx(event.min(last)));
                 }
             }
-            if let Some(rows) = rows.value() {
+            if let Some(rows) = rows.value().filter(|rows| !rows.is_empty()) {
+                // F3 goes to the next event that passes, and from the last to the first.
+                if ui.input(|input| input.key_pressed(Key::F3)) {
+                    let next = cx.cursor().event().map_or(0, |event| rows.row_behind(event));
+                    if let Some(event) = rows.event(next) {
+                        go_to(cx, event);
+                    }
+                }
                 let all = memory.trace.len();
                 let shown = rows.len();
                 let text = if shown == all {
@@ -134,6 +147,7 @@ impl Events {
         }
         let fits = f64::from(body.height() / ROW).floor().max(1.0);
         let highest = (rows.len() as f64 - fits).max(0.0);
+        ui.painter().rect_filled(Rect::from_min_max(pos2(area.min.x, body.min.y), area.max), 0.0, cx.tokens.paper);
         let background = ui.interact(body, ui.scope_id().with("rows"), Sense::hover());
         background.widget_info(|| WidgetInfo::labeled(Role::ListBox, true, "events"));
         if background.contains_pointer() {
@@ -142,7 +156,6 @@ impl Events {
         self.follow(cx, rows, filter, fits);
         self.scroll_bar(ui, cx, Rect::from_min_max(pos2(body.max.x, body.min.y), area.max), highest, fits, rows.len());
         self.top = self.top.clamp(0.0, highest);
-        ui.painter().rect_filled(Rect::from_min_max(pos2(area.min.x, body.min.y), area.max), 0.0, cx.tokens.paper);
         head_row(ui, cx, Rect::from_min_max(area.min, pos2(body.max.x, body.min.y)), memory);
         let first = self.top.floor() as usize;
         let shift = (self.top.fract() * f64::from(ROW)) as f32;

@@ -28,6 +28,8 @@ struct SegmentMap {
     focus: Option<u64>,
     /// Bytes a row holds; none: whatever shows everything.
     bytes_per_row: Option<u64>,
+    /// Height of everything in the last frame.
+    content_height_pt: f32,
 }
 
 impl View for SegmentMap {
@@ -105,11 +107,13 @@ impl SegmentMap {
 
     fn scroll(&mut self, ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, input: SegmentMapInput<'_>) {
         let (size, memory, state) = (vec2(input.width_pt, input.height_pt), input.memory, input.state);
-        // The height of everything does not depend on where one has scrolled to.
-        let content = chart::draw(&input).content_height_pt;
         ScrollArea::vertical().id_salt("layout").auto_shrink(false).show_viewport(ui, |ui, viewport| {
-            ui.set_height(content.max(1.0));
+            ui.set_height(self.content_height_pt.max(1.0));
             let scrolled = chart::draw(&SegmentMapInput { scroll_pt: viewport.min.y.max(0.0), ..input });
+            if self.content_height_pt != scrolled.content_height_pt {
+                self.content_height_pt = scrolled.content_height_pt;
+                ui.ctx().request_repaint();
+            }
             let at = ui.min_rect().min + vec2(0.0, viewport.min.y.max(0.0));
             let mut here = ui.new_child(egui::UiBuilder::new().max_rect(egui::Rect::from_min_size(at, size)));
             let canvas = canvas(&mut here, "memory layout", size);

@@ -120,8 +120,10 @@ impl Usage {
         };
         let rasters = self.rasters(ui, cx, &input);
         input.rasters = &rasters;
+        let began = std::time::Instant::now();
         let frame = chart::frame(&input);
         let drawing = chart::draw(&input);
+        crate::ui::frame_times::note("usage, laying out", began.elapsed());
         let textures = |slot: RasterSlot| -> Option<TextureId> { self.textures.get(&slot).map(|(_, texture)| texture.id()) };
         paint::paint(&ui.painter_at(canvas.rect), canvas.rect.min, &drawing, cx.tokens.palette, &textures);
         let hover = canvas.pointer.and_then(|at| under_pointer(at, &frame, shown, ui.ctx().pixels_per_point()));

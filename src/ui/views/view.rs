@@ -7,7 +7,7 @@ use crate::analysis::Query;
 use crate::model::{Item, Position};
 use crate::replay::MemoryState;
 use crate::session::{Answer, Command, JobStatus, Place, Session};
-use crate::ui::theme::Tokens;
+use crate::ui::theme::{Tokens, UNIT};
 use std::time::Duration;
 
 /// A tile's content.
@@ -69,8 +69,13 @@ impl<'a> Cx<'a> {
     }
     /// A sentence in an empty view.
     pub fn empty(&self, ui: &mut egui::Ui, sentence: &str) {
-        ui.centered_and_justified(|ui| {
-            ui.label(egui::RichText::new(sentence).color(self.tokens.weak));
+        let room = ui.available_rect_before_wrap();
+        let width = (room.width() - 8.0 * UNIT).clamp(1.0, 120.0 * UNIT);
+        let height = (room.height() / 2.0 - 4.0 * UNIT).max(0.0);
+        ui.vertical_centered(|ui| {
+            ui.add_space(height);
+            ui.set_max_width(width);
+            ui.add(egui::Label::new(egui::RichText::new(sentence).color(self.tokens.weak)).wrap());
         });
     }
     /// What stands where an answer is not there yet: nothing at first, then how far it is.

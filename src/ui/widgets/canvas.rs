@@ -79,14 +79,15 @@ pub fn canvas(ui: &mut Ui, name: &str, size: Vec2) -> Canvas {
 }
 
 fn wheel(ui: &Ui, at: [f32; 2], gestures: &mut Vec<Gesture>) {
-    let (scroll, zoom, modifiers) = ui.input(|input| (input.smooth_scroll_delta(), input.zoom_delta(), input.modifiers));
+    // egui turns the wheel with ctrl into a zoom, and smooths it over frames in which ctrl may be up again;
+    // a pinch comes as a zoom event or as touches.
+    let (scroll, zoom, pinched) = ui.input(|input| {
+        let pinched = input.multi_touch().is_some() || input.events.iter().any(|event| matches!(event, egui::Event::Zoom(_)));
+        (input.smooth_scroll_delta(), input.zoom_delta(), pinched)
+    });
     if zoom != 1.0 {
         let factor = 1.0 / f64::from(zoom);
-        gestures.push(if modifiers.command || modifiers.ctrl {
-            Gesture::ZoomBytes { at, factor }
-        } else {
-            Gesture::Zoom { at, factor }
-        });
+        gestures.push(if pinched { Gesture::Zoom { at, factor } } else { Gesture::ZoomBytes { at, factor } });
     }
     if scroll.y != 0.0 {
         gestures.push(Gesture::Zoom { at, factor: (-f64::from(scroll.y) / WHEEL_POINTS).exp() });

@@ -19,10 +19,12 @@ pub enum Icon {
     Next,
     /// To the end.
     Last,
-    /// Dark theme.
-    Moon,
-    /// Light theme.
-    Sun,
+    /// Light or dark.
+    Theme,
+    /// More is hidden here.
+    Folded,
+    /// What was hidden is shown.
+    Unfolded,
     /// Something to know.
     Caution,
 }
@@ -39,6 +41,17 @@ pub fn icon_button(ui: &mut Ui, icon: Icon, name: &str, framed: bool) -> Respons
     }
     draw(ui.painter(), rect.center(), icon, visuals.fg_stroke.color);
     response
+}
+
+/// A line of text with a sign that tells whether something is folded away; whether it was clicked.
+pub fn fold_line(ui: &mut Ui, open: bool, text: &str, colour: Color32) -> bool {
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = UNIT / 2.0;
+        icon(ui, if open { Icon::Unfolded } else { Icon::Folded }, colour);
+        let label = egui::Label::new(egui::RichText::new(text).color(colour)).sense(Sense::click()).selectable(false);
+        ui.add(label).on_hover_cursor(egui::CursorIcon::PointingHand).clicked()
+    })
+    .inner
 }
 
 /// A sign among text.
@@ -74,22 +87,17 @@ fn draw(painter: &Painter, at: Pos2, icon: Icon, colour: Color32) {
             triangle(-1.0, 1.0);
             bar(4.0);
         }
-        Icon::Moon => {
-            // The outer circle one way, the inner one back.
-            let arc = |centre: Pos2, radius: f32, from: f32, to: f32| {
-                (0..=12).map(move |i| from + (to - from) * i as f32 / 12.0).map(move |a| centre + radius * vec2(a.cos(), a.sin()))
-            };
-            let points: Vec<Pos2> =
-                arc(p(0.0, 0.0), 5.5, -1.2, 4.4 - std::f32::consts::TAU).chain(arc(p(2.5, -1.5), 4.2, 3.6, -0.4)).collect();
-            painter.add(Shape::closed_line(points, Stroke::new(1.2, colour)));
+        Icon::Theme => {
+            let half =
+                (0..=16).map(|i| std::f32::consts::PI * (i as f32 / 16.0 - 0.5)).map(|a| at + 5.5 * vec2(a.cos(), a.sin()));
+            painter.circle_stroke(at, 5.5, Stroke::new(1.2, colour));
+            painter.add(Shape::convex_polygon(half.collect(), colour, Stroke::NONE));
         }
-        Icon::Sun => {
-            painter.circle_stroke(at, 3.0, stroke);
-            for i in 0..8 {
-                let a = i as f32 * std::f32::consts::FRAC_PI_4;
-                let way = vec2(a.cos(), a.sin());
-                painter.line_segment([at + 4.8 * way, at + 6.5 * way], Stroke::new(1.2, colour));
-            }
+        Icon::Folded => {
+            painter.add(Shape::convex_polygon(vec![p(3.0, 0.0), p(-2.0, -4.0), p(-2.0, 4.0)], colour, Stroke::NONE));
+        }
+        Icon::Unfolded => {
+            painter.add(Shape::convex_polygon(vec![p(0.0, 3.0), p(-4.0, -2.0), p(4.0, -2.0)], colour, Stroke::NONE));
         }
         Icon::Caution => {
             painter.add(Shape::closed_line(vec![p(0.0, -6.0), p(6.5, 5.5), p(-6.5, 5.5)], Stroke::new(1.3, colour)));

@@ -5,6 +5,7 @@ use crate::model::{FrameId, StackId, StackTable};
 use crate::session::Command;
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::Cx;
+use crate::ui::widgets::icon::fold_line;
 use crate::ui::widgets::text::no_stack;
 use egui::{Label, RichText, Sense, Ui};
 
@@ -41,9 +42,7 @@ pub fn stack_list(ui: &mut Ui, cx: &Cx<'_>, stacks: &StackTable, stack: StackId,
         }
         let id = ui.make_persistent_id((salt, stack.0, at));
         let mut open = ui.data(|data| data.get_temp::<bool>(id)).unwrap_or(false);
-        let arrow = if open { "▾" } else { "▸" };
-        let text = RichText::new(format!("{arrow} {run} framework frames")).color(cx.tokens.weak);
-        if ui.add(Label::new(text).sense(Sense::click()).selectable(false)).clicked() {
+        if fold_line(ui, open, &format!("{run} framework frames"), cx.tokens.weak) {
             open = !open;
             ui.data_mut(|data| data.insert_temp(id, open));
         }
