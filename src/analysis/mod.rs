@@ -5,6 +5,9 @@
 
 pub mod capacity;
 pub mod curve;
+pub mod flame;
+pub mod flame_search;
+pub mod framework;
 pub mod live_by_stack;
 pub mod moment;
 pub mod query;
@@ -13,6 +16,9 @@ pub mod summary;
 pub mod timeline;
 
 pub use curve::Curve;
+pub use flame::{FlameDirection, FlameLabel, FlameNode, FlameNodeId, FlameOf, FlameParams, FlameTree, LiveCounter, WindowSum};
+pub use flame_search::{FlameMatch, FlameMatches};
+pub use framework::FrameworkFrames;
 pub use live_by_stack::{LiveByStack, StackShare};
 pub use moment::{Moment, NoSuchMoment};
 pub use query::{Asked, Query, Subject};

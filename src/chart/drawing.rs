@@ -203,6 +203,12 @@ impl Drawing {
     pub fn text(&mut self, at: [f32; 2], anchor: Anchor, size: TextSize, text: impl Into<String>, ink: Ink, fit: Fit) {
         self.push(Shape::Text { at, anchor, size, text: text.into(), fit }, ink);
     }
+    /// Adds another drawing's marks, its top left corner at a point of this one.
+    pub fn append(&mut self, other: Drawing, x: f32, y: f32) {
+        for Mark { shape, ink, item } in other.marks {
+            self.push_item(shape.moved(x, y), ink, item);
+        }
+    }
     /// What lies topmost under a point: the item of the last mark that covers it and stands for something.
     pub fn pick(&self, x: f32, y: f32) -> Option<Item> {
         self.marks.iter().rev().find_map(|mark| mark.item.filter(|_| mark.shape.covers(x, y)))
@@ -223,6 +229,26 @@ impl Drawing {
 }
 
 impl Shape {
+    /// The shape further right and down by so many points.
+    pub fn moved(self, x: f32, y: f32) -> Shape {
+        let area = |a: Area| Area::new(a.x0 + x, a.y0 + y, a.x1 + x, a.y1 + y);
+        let point = |p: [f32; 2]| [p[0] + x, p[1] + y];
+        let line = |points: Vec<[f32; 2]>| points.into_iter().map(point).collect();
+        match self {
+            Shape::Box(a) => Shape::Box(area(a)),
+            Shape::Outline(a, width) => Shape::Outline(area(a), width),
+            Shape::Hatch(a) => Shape::Hatch(area(a)),
+            Shape::Line(points, width) => Shape::Line(line(points), width),
+            Shape::Dashed(points, width) => Shape::Dashed(line(points), width),
+            Shape::Columns { x0, step, base, tops } => {
+                let tops = tops.into_iter().map(|top| top + y).collect();
+                Shape::Columns { x0: x0 + x, step, base: base + y, tops }
+            }
+            Shape::Triangle(corners) => Shape::Triangle(corners.map(point)),
+            Shape::Text { at, anchor, size, text, fit } => Shape::Text { at: point(at), anchor, size, text, fit },
+            Shape::Raster { slot, area: a, uv } => Shape::Raster { slot, area: area(a), uv },
+        }
+    }
     fn covers(&self, x: f32, y: f32) -> bool {
         match self {
             Shape::Box(area) | Shape::Outline(area, _) | Shape::Hatch(area) | Shape::Raster { area, .. } => area.contains(x, y),
@@ -315,6 +341,22 @@ mod tests {
             (95.0, 50.0, None),
         ] {
             assert_eq!(drawing.pick(x, y), picked, "{x},{y}");
+        }
+    }
+
+    #[test]
+    fn an_appended_drawing_lies_where_it_was_put() {
+        let mut inner = Drawing::new(10.0, 10.0);
+        let item = Some(Item::Event(EventIdx(1)));
+        inner.push_item(Shape::Box(Area::new(1.0, 2.0, 3.0, 4.0)), Ink::Grid, item);
+        inner.push(Shape::Columns { x0: 0.0, step: 1.0, base: 9.0, tops: vec![5.0] }, Ink::Grid);
+        inner.text([1.0, 1.0], Anchor::LeftTop, TextSize::Small, "x", Ink::Text, Fit::Always);
+        let mut outer = Drawing::new(100.0, 100.0);
+        outer.append(inner, 10.0, 20.0);
+        assert_eq!((outer.pick(12.0, 23.0), outer.pick(2.0, 3.0)), (item, None));
+        let dump = outer.dump();
+        for line in ["box 11,22 13,24", "columns from 10 step 1 base 29 tops 25", "text \"x\" at 11,21"] {
+            assert!(dump.contains(line), "{line} in {dump}");
         }
     }
 

@@ -102,6 +102,10 @@ pub enum Ink {
     Range,
     /// A mark the user set.
     UserMark,
+    /// A frame that several stacks share.
+    Shared,
+    /// How far a difference is growth (127) or shrinkage (−127); around 0 both cancel.
+    Delta(i8),
 }
 
 /// Light or dark.
@@ -237,10 +241,19 @@ pub fn content_hashes(stacks: &StackTable) -> Vec<u32> {
         .map(|row| {
             let ids = stacks.frames(crate::model::StackId(row));
             let hash = ids.iter().fold(FNV_START, |hash, id| fnv(hash, &frames[id.0 as usize].to_le_bytes()));
-            // The low bits of FNV mix poorly; the palette takes remainders.
-            (hash ^ (hash >> 32)) as u32 ^ ((hash >> 17) as u32).rotate_left(7)
+            mixed(hash)
         })
         .collect()
+}
+
+/// A hash of a text, equal in all files, for colours by file or name.
+pub fn text_hash(text: &str) -> u32 {
+    mixed(fnv(FNV_START, text.as_bytes()))
+}
+
+/// The low bits of FNV mix poorly; the palette takes remainders.
+fn mixed(hash: u64) -> u32 {
+    (hash ^ (hash >> 32)) as u32 ^ ((hash >> 17) as u32).rotate_left(7)
 }
 
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
@@ -296,7 +309,18 @@ impl Palette {
             Ink::Shade => pick([0xf4, 0xf5, 0xf7, 0xb8], [0x10, 0x12, 0x16, 0xb8]),
             Ink::Range => pick([0x0b, 0x57, 0xd0, 0x28], [0x8a, 0xb4, 0xf8, 0x30]),
             Ink::UserMark => solid(0x6b2fb3, 0xcfa8ff),
+            Ink::Shared => solid(0xe2e6ed, 0x333945),
+            Ink::Delta(share) => self.delta(share),
         }
+    }
+
+    /// Orange where memory grew, blue where it shrank: the pair that every kind of colour vision tells apart.
+    fn delta(self, share: i8) -> [u8; 4] {
+        let t = (f32::from(share) / 127.0).clamp(-1.0, 1.0);
+        let hue = if t < 0.0 { 250.0 } else { 65.0 };
+        let lightness = if self.theme == Theme::Light { 0.90 - 0.15 * t.abs() } else { 0.70 + 0.06 * t.abs() };
+        let [r, g, b] = oklch(lightness, 0.008 + 0.117 * t.abs(), hue);
+        [r, g, b, 255]
     }
 
     /// A block's colour; `pale` moves it from 0 (full) towards the background.
@@ -394,6 +418,14 @@ mod tests {
             for colour in all_blocks() {
                 let reached = contrast(palette.rgba(Ink::OnBlock), palette.rgba(Ink::Block(colour)));
                 assert!(4.5 <= reached, "on {colour:?}, {:?}: {reached:.2}", palette.theme);
+            }
+            for share in [-127, -64, -1, 0, 1, 64, 127].map(Ink::Delta) {
+                let reached = contrast(palette.rgba(Ink::OnBlock), palette.rgba(share));
+                assert!(4.5 <= reached, "on {share:?}, {:?}: {reached:.2}", palette.theme);
+            }
+            for text in [Ink::Text, Ink::WeakText] {
+                let reached = contrast(palette.rgba(text), palette.rgba(Ink::Shared));
+                assert!(4.5 <= reached, "{text:?} on shared frames, {:?}: {reached:.2}", palette.theme);
             }
             for annotation in [false, true] {
                 let reached = contrast(palette.rgba(Ink::Text), palette.rgba(Ink::Annotation(annotation)));

@@ -5,6 +5,8 @@
 
 pub mod axis;
 pub mod drawing;
+pub mod flame;
+pub mod flame_words;
 pub mod ink;
 pub mod segment_map;
 pub mod text;
@@ -12,6 +14,7 @@ pub mod usage;
 
 pub use axis::{Clock, Scale, Tick, TimeAxis};
 pub use drawing::{Anchor, Area, Drawing, Fit, Mark, RasterSlot, Shape, TextSize};
+pub use flame::{FlameColour, FlameDrawing, FlameHit, FlameInks, FlameInput, FlameShape};
 pub use ink::{BlockColour, ColourBy, Ink, Inks, Palette, Theme};
 pub use segment_map::{SegmentMapDrawing, SegmentMapInput};
 pub use usage::{PlacedRaster, UsageFrame, UsageInput};

@@ -1,9 +1,9 @@
 //! How stacks, paths, moments and times read in pictures and reports.
 //!
-//! Always: a shortened path keeps its file name whole; a stack is named by the innermost frame of the user's
-//! own program, because frames of PyTorch, Python and the system look alike in every stack.
+//! Always: a shortened path keeps its file name whole; which frame names a stack is said in
+//! [`framework`](crate::analysis::framework).
 
-use crate::model::{FrameId, StackId, StackTable};
+pub use crate::analysis::framework::{is_framework, own_frames, telling_frame};
 
 /// A path of at most about `limit` letters, its middle left out; the file name is always whole.
 pub fn short_path(path: &str, limit: usize) -> String {
@@ -19,46 +19,6 @@ pub fn short_path(path: &str, limit: usize) -> String {
 /// The last part of a path.
 pub fn file_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
-}
-
-/// Whether a frame belongs to PyTorch, Python or the system rather than to the user's program.
-pub fn is_framework(file: &str, function: &str) -> bool {
-    const FILES: [&str; 12] = [
-        "/torch/",
-        "\\torch\\",
-        "site-packages/",
-        "dist-packages/",
-        "<frozen",
-        "/lib/python",
-        "/csrc/",
-        "/aten/",
-        "/c10/",
-        "Python/",
-        "Objects/",
-        "Modules/",
-    ];
-    const STARTS: [&str; 9] = ["at::", "c10", "_Py", "Py", "std::", "__libc", "_start", "clone", "start_thread"];
-    // C++ names carry their return type and template arguments in front, so these may stand anywhere.
-    const PARTS: [&str; 3] = ["torch::", "at::native", "c10::"];
-    let is_native = !file.ends_with(".py");
-    let native = STARTS.iter().any(|start| function.starts_with(start)) || PARTS.iter().any(|part| function.contains(part));
-    file.is_empty() || file == "??" || (is_native && native) || FILES.iter().any(|part| file.contains(part))
-}
-
-/// The frame that names a stack: the innermost of the user's program, else autograd's node (backward threads know
-/// no other name), else the operator, else the innermost; and how many frames inside of it were folded.
-pub fn telling_frame(stacks: &StackTable, stack: StackId) -> Option<(FrameId, usize)> {
-    let frames = stacks.frames(stack);
-    let own = frames.iter().position(|frame| !is_framework(stacks.file(*frame), stacks.function(*frame)));
-    let named = |part: &str| frames.iter().position(|frame| stacks.function(*frame).contains(part));
-    let place = own.or_else(|| named("autograd::generated::")).or_else(|| named("at::_ops::")).unwrap_or(0);
-    frames.get(place).map(|frame| (*frame, place))
-}
-
-/// The user's frames of a stack, innermost first, at most `limit`.
-pub fn own_frames(stacks: &StackTable, stack: StackId, limit: usize) -> Vec<FrameId> {
-    let own = |frame: &&FrameId| !is_framework(stacks.file(**frame), stacks.function(**frame));
-    stacks.frames(stack).iter().filter(own).take(limit).copied().collect()
 }
 
 /// Date and time of day in UTC: `2026-11-30 12:03:41`.
@@ -89,23 +49,6 @@ mod tests {
             ("", 3, ""),
         ] {
             assert_eq!(short_path(path, limit), short);
-        }
-    }
-
-    #[test]
-    fn frames_of_the_framework_are_known() {
-        for (file, function, framework) in [
-            ("/home/u/train.py", "forward", false),
-            ("/usr/lib/python3/site-packages/torch/nn/modules/linear.py", "forward", true),
-            ("??", "main", true),
-            ("", "at::native::add", true),
-            ("/src/kernels.cpp", "at::empty", true),
-            ("/src/kernels.cpp", "my::kernel", false),
-            ("pthread_create.c", "start_thread", true),
-            ("python_variable_methods.cpp", "_object* torch::autograd::TypeError(_object*)", true),
-            ("<frozen runpy>", "_run_code", true),
-        ] {
-            assert_eq!(is_framework(file, function), framework, "{file} {function}");
         }
     }
 

@@ -6,6 +6,7 @@
 
 pub mod at;
 pub mod command;
+pub mod flame;
 pub mod info;
 pub mod moment;
 pub mod open;
@@ -21,7 +22,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// All subcommands, in the order of the help.
-pub const COMMANDS: &[Command] = &[open::COMMAND, info::COMMAND, at::COMMAND, report::COMMAND];
+pub const COMMANDS: &[Command] = &[open::COMMAND, info::COMMAND, at::COMMAND, flame::COMMAND, report::COMMAND];
 
 const ABOUT: &str = "Shows where GPU memory goes: opens PyTorch allocator snapshots and replays every segment and block.";
 const USAGE_HINT: &str = "Without a subcommand the files are opened in the window, as with `open`.";

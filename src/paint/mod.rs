@@ -6,5 +6,5 @@
 pub mod offscreen;
 pub mod screen;
 
-pub use offscreen::{Canvas, Offscreen, render};
+pub use offscreen::{Canvas, Offscreen, picture, render};
 pub use screen::{colour, paint, texture_image};

@@ -4,6 +4,8 @@
 //! centre does (edges by the top-left rule in whole numbers, so triangles that share an edge tile without seam
 //! or overlap); colours are premultiplied and blend in gamma space; paint callbacks draw nothing.
 
+use crate::chart::{Drawing, Ink, Palette};
+use crate::paint::screen;
 use egui::epaint::{ClippedPrimitive, ImageData, Mesh, Primitive, Vertex};
 use egui::{Color32, Context, RawInput, Rect, TextureFilter, TextureId, TexturesDelta, Ui, Vec2};
 use std::collections::HashMap;
@@ -102,6 +104,14 @@ pub fn render(size_pt: Vec2, pixels_per_point: f32, background: Color32, mut ui:
     let mut canvas = Canvas::filled(pixels(size_pt.x), pixels(size_pt.y), background);
     offscreen.paint(&mut canvas, &primitives, pixels_per_point);
     canvas
+}
+
+/// Paints a drawing by itself, as the screen would show it. Rasters are left out: they need textures.
+pub fn picture(drawing: &Drawing, pixels_per_point: f32, palette: Palette) -> Canvas {
+    let ground = screen::colour(palette, Ink::Background);
+    render(egui::vec2(drawing.width_pt, drawing.height_pt), pixels_per_point, ground, |ui| {
+        screen::paint(ui.painter(), egui::Pos2::ZERO, drawing, palette, &|_| None);
+    })
 }
 
 /// The height an interface takes up if it is as wide as `size_pt` and has that much height to itself, in points.

@@ -1,14 +1,21 @@
 //! Floor 7: a snapshot on paper, and the JSON of the command line.
 //!
-//! [`REPORTS`] is the register: one line a kind of file, in the order the help shows them.
+//! [`REPORTS`] is the register: one line a kind of file, in the order the help shows them. [`FLAMES`] is the one of
+//! flame graphs as files.
 
 pub mod facts;
+pub mod flame;
+pub mod flame_png;
+pub mod flame_svg;
+pub mod folded;
 pub mod json;
 pub mod page;
 pub mod png;
 #[expect(clippy::module_inception, reason = "every wing names its contract's file after itself")]
 pub mod report;
+pub mod speedscope;
 
+pub use flame::{FlameReport, FlameSubject};
 pub use page::render_report;
 pub use report::{Report, ReportError, ReportOptions, ReportSubject};
 
@@ -18,4 +25,12 @@ pub const REPORTS: &[&dyn Report] = &[&png::Png];
 /// The report of a file extension, letter case ignored.
 pub fn report_of_extension(extension: &str) -> Option<&'static dyn Report> {
     REPORTS.iter().copied().find(|report| report.extension().eq_ignore_ascii_case(extension))
+}
+
+/// All kinds of flame graph.
+pub const FLAMES: &[&dyn FlameReport] = &[&flame_svg::FlameSvg, &folded::Folded, &speedscope::Speedscope, &flame_png::FlamePng];
+
+/// The flame graph of a file extension, letter case ignored.
+pub fn flame_of_extension(extension: &str) -> Option<&'static dyn FlameReport> {
+    FLAMES.iter().copied().find(|flame| flame.extension().eq_ignore_ascii_case(extension))
 }

@@ -42,8 +42,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("zip", &["format/source.rs", "format/mod.rs"]),
     ("zstd", &["format/source.rs"]),
     // The arrangement of tiles is a value of egui_tiles, which only the window knows.
-    ("serde", &["format/", "report/json.rs", "session/persist.rs", "ui/tiles.rs"]),
-    ("serde_json", &["format/", "report/json.rs", "session/persist.rs", "ui/tiles.rs"]),
+    ("serde", &["format/", "report/json.rs", "report/speedscope.rs", "session/persist.rs", "ui/tiles.rs"]),
+    ("serde_json", &["format/", "report/json.rs", "report/speedscope.rs", "session/persist.rs", "ui/tiles.rs"]),
     ("rayon", &["format/", "replay/", "analysis/", "raster/"]),
     ("hashbrown", &["*"]),
     ("rustc_hash", &["*"]),
@@ -51,6 +51,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("egui_tiles", &["ui/"]),
     ("rfd", &["ui/"]),
     ("egui", &["ui/", "paint/", "report/page.rs"]),
+    ("inferno", &["report/flame_svg.rs"]),
     ("image", &["report/"]),
 ];
 
@@ -90,7 +91,7 @@ const WINGS: &[(&str, &str, &[&str])] = &[
         "IMPORTERS",
         &["importer", "error", "source", "assembly", "fields", "finish", "records", "version", "words", "foreign"],
     ),
-    ("report", "REPORTS", &["report", "page", "facts", "json"]),
+    ("report", "REPORTS", &["report", "page", "facts", "json", "flame", "flame_png", "flame_svg", "folded", "speedscope"]),
     ("ui/views", "VIEWS", &["view", "usage_header"]),
 ];
 

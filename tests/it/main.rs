@@ -4,6 +4,7 @@ mod architecture;
 mod cli;
 mod display;
 mod engine;
+mod flame;
 mod format;
 mod naive;
 mod picture;
