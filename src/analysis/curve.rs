@@ -1,7 +1,7 @@
-//! A step curve over positions with its maxima at every scale.
+//! A step curve over positions with its maxima and minima at every scale.
 //!
-//! Always: the curve holds from a position until the next change; the pyramid gives the exact maximum
-//! over any range of positions, and the first position that reaches it, in logarithmic time.
+//! Always: the curve holds from a position until the next change; the pyramids give the exact maximum and
+//! minimum over any range of positions, and the first position that reaches the maximum, in logarithmic time.
 
 use crate::base::HeapSize;
 use crate::model::Position;
@@ -15,6 +15,8 @@ pub struct Curve {
     values: Vec<u64>,
     /// Row of the maximum of each run of 16 rows of the level below; level 0 over `values`.
     pyramid: Vec<Vec<u32>>,
+    /// Row of the minimum of each run, likewise.
+    low_pyramid: Vec<Vec<u32>>,
     /// The last position.
     last: u32,
 }
@@ -42,9 +44,30 @@ impl Curve {
                 values.push(u64::try_from(sum.max(0)).unwrap_or(u64::MAX));
             }
         }
-        let mut curve = Curve { changes, values, pyramid: Vec::new(), last };
-        curve.build_pyramid();
-        curve
+        Curve { changes, values, last, ..Curve::default() }.with_pyramids()
+    }
+    /// A curve from its changes, as (position, value), positions ascending; it ends at `last`. Where no change
+    /// stands at the start it is zero until the first; a change beyond `last` is left out.
+    pub fn from_changes(mut changes: Vec<u32>, mut values: Vec<u64>, last: Position) -> Curve {
+        let known = changes.partition_point(|position| *position <= last.0).min(values.len());
+        changes.truncate(known);
+        values.truncate(known);
+        if changes.first() != Some(&0) {
+            changes.insert(0, 0);
+            values.insert(0, 0);
+        }
+        let slots = last.0 as usize + 1;
+        if slots < 3 * (changes.len() - 1) {
+            let mut dense = Vec::with_capacity(slots);
+            let ends = changes.iter().skip(1).map(|end| *end as usize).chain([slots]);
+            for (value, end) in values.iter().zip(ends) {
+                dense.resize(end, *value);
+            }
+            (changes, values) = (Vec::new(), dense);
+        }
+        changes.shrink_to_fit();
+        values.shrink_to_fit();
+        Curve { changes, values, last: last.0, ..Curve::default() }.with_pyramids()
     }
     /// The last position.
     pub fn last(&self) -> Position {
@@ -61,18 +84,25 @@ impl Curve {
         }
         let first = self.row_of(from.0);
         let end = self.row_of(to.0.saturating_sub(1).max(from.0)) + 1;
-        let row = self.max_row(first, end);
+        let row = best_row(&self.pyramid, first, end, |rows| first_of(rows, |a, b| self.values[a] < self.values[b]));
         (Position(self.position_of(row).max(from.0.min(self.last))), self.values[row])
     }
     /// The maximum of all and the first position that reaches it.
     pub fn peak(&self) -> (Position, u64) {
         self.max_in(Position::START, Position(self.last.saturating_add(1)))
     }
-    /// The minimum over positions `from..to`; walks the rows, so meant for narrow ranges or few changes.
+    /// The minimum over positions `from..to` (at least `from` itself).
     pub fn min_in(&self, from: Position, to: Position) -> u64 {
+        if self.values.is_empty() {
+            return 0;
+        }
         let first = self.row_of(from.0);
         let end = self.row_of(to.0.saturating_sub(1).max(from.0)) + 1;
-        self.values.get(first..end).and_then(|values| values.iter().min()).copied().unwrap_or(0)
+        self.values[best_row(&self.low_pyramid, first, end, |rows| first_of(rows, |a, b| self.values[b] < self.values[a]))]
+    }
+    /// Number of rows: changes, or positions where it is stored densely.
+    pub fn rows(&self) -> usize {
+        self.values.len()
     }
     /// Changes inside positions `from..to`, as (position, value), the one that holds at `from` first.
     pub fn steps(&self, from: Position, to: Position) -> impl Iterator<Item = (Position, u64)> + '_ {
@@ -92,51 +122,69 @@ impl Curve {
     fn position_of(&self, row: usize) -> u32 {
         if self.changes.is_empty() { row as u32 } else { self.changes[row] }
     }
-    fn build_pyramid(&mut self) {
-        let mut below: Vec<u32> = (0..self.values.len() as u32).collect();
-        while FAN < below.len() {
-            below = below.chunks(FAN).map(|run| self.first_max(run.iter().copied())).collect();
-            self.pyramid.push(below.clone());
+    fn with_pyramids(mut self) -> Curve {
+        self.pyramid = pyramid(self.values.len(), |rows| first_of(rows, |a, b| self.values[a] < self.values[b]));
+        self.low_pyramid = pyramid(self.values.len(), |rows| first_of(rows, |a, b| self.values[b] < self.values[a]));
+        self
+    }
+}
+
+/// The first row that no other is better than.
+#[inline]
+fn first_of(rows: &mut dyn Iterator<Item = u32>, is_better: impl Fn(usize, usize) -> bool) -> u32 {
+    let Some(mut best) = rows.next() else { return 0 };
+    for row in rows {
+        if is_better(best as usize, row as usize) {
+            best = row;
         }
     }
-    fn first_max(&self, rows: impl Iterator<Item = u32>) -> u32 {
-        let mut best: Option<u32> = None;
-        for row in rows {
-            if best.is_none_or(|best| self.values[best as usize] < self.values[row as usize]) {
-                best = Some(row);
-            }
-        }
-        best.unwrap_or(0)
+    best
+}
+
+/// The best row of every run of 16 rows, of every run of 16 such runs, and so on.
+fn pyramid(rows: usize, best: impl Fn(&mut dyn Iterator<Item = u32>) -> u32) -> Vec<Vec<u32>> {
+    let mut levels: Vec<Vec<u32>> = Vec::new();
+    let mut below = rows;
+    while FAN < below {
+        let runs = (0..below.div_ceil(FAN)).map(|run| run * FAN..(run * FAN + FAN).min(below));
+        let level: Vec<u32> = match levels.last() {
+            None => runs.map(|run| best(&mut run.map(|row| row as u32))).collect(),
+            Some(last) => runs.map(|run| best(&mut last[run].iter().copied())).collect(),
+        };
+        below = level.len();
+        levels.push(level);
     }
-    fn max_row(&self, first: usize, end: usize) -> usize {
-        // Climb while both ends can be made whole runs; what sticks out left comes before, right after.
-        let (mut left, mut right) = (Vec::new(), Vec::new());
-        let (mut from, mut to) = (first, end);
-        let mut level = 0;
-        loop {
-            let row_at = |i: usize| if level == 0 { i as u32 } else { self.pyramid[level - 1][i] };
-            let (from_up, to_up) = (from.div_ceil(FAN), to / FAN);
-            if level == self.pyramid.len() || to_up <= from_up {
-                left.extend((from..to).map(row_at));
-                break;
-            }
-            left.extend((from..from_up * FAN).map(row_at));
-            right.push(self.first_max((to_up * FAN..to).map(row_at).chain(std::iter::empty())));
-            if to_up * FAN == to {
-                right.pop();
-            }
-            (from, to) = (from_up, to_up);
-            level += 1;
+    levels
+}
+
+/// The best row of `first..end`.
+fn best_row(pyramid: &[Vec<u32>], first: usize, end: usize, best: impl Fn(&mut dyn Iterator<Item = u32>) -> u32) -> usize {
+    // Climb while both ends can be made whole runs; what sticks out left comes before, right after.
+    let (mut left, mut right) = (Vec::new(), Vec::new());
+    let (mut from, mut to) = (first, end);
+    let mut level = 0;
+    loop {
+        let row_at = |i: usize| if level == 0 { i as u32 } else { pyramid[level - 1][i] };
+        let (from_up, to_up) = (from.div_ceil(FAN), to / FAN);
+        if level == pyramid.len() || to_up <= from_up {
+            left.extend((from..to).map(row_at));
+            break;
         }
-        self.first_max(left.into_iter().chain(right.into_iter().rev())) as usize
+        left.extend((from..from_up * FAN).map(row_at));
+        if to_up * FAN < to {
+            right.push(best(&mut (to_up * FAN..to).map(row_at)));
+        }
+        (from, to) = (from_up, to_up);
+        level += 1;
     }
+    best(&mut left.into_iter().chain(right.into_iter().rev())) as usize
 }
 
 impl HeapSize for Curve {
     fn heap_size(&self) -> usize {
         self.changes.capacity() * 4
             + self.values.capacity() * 8
-            + self.pyramid.iter().map(|level| level.capacity() * 4).sum::<usize>()
+            + self.pyramid.iter().chain(&self.low_pyramid).map(|level| level.capacity() * 4).sum::<usize>()
     }
 }
 
@@ -169,8 +217,34 @@ mod tests {
                 let first = from + naive[from..to].iter().position(|v| *v == max).expect("there");
                 assert_eq!(curve.max_in(Position(from as u32), Position(to as u32)), (Position(first as u32), max));
                 assert_eq!(curve.at(Position(from as u32)), naive[from]);
+                let min = *naive[from..to].iter().min().expect("not empty");
+                assert_eq!(curve.min_in(Position(from as u32), Position(to as u32)), min);
             }
             assert_eq!(curve.peak().1, *naive.iter().max().expect("not empty"));
+            let changes = (0..3000u32).filter(|p| *p == 0 || naive[*p as usize] != naive[*p as usize - 1]);
+            let (positions, values) = changes.map(|p| (p, naive[p as usize])).unzip();
+            let of_changes = Curve::from_changes(positions, values, Position(2999));
+            for position in (0..3000).map(Position) {
+                assert_eq!(of_changes.at(position), curve.at(position));
+            }
+            assert_eq!((of_changes.peak(), of_changes.last()), (curve.peak(), curve.last()));
+        }
+    }
+
+    #[test]
+    fn changes_make_a_whole_curve() {
+        for (changes, values, last, expected) in [
+            (vec![], vec![], 3, vec![0, 0, 0, 0]),
+            (vec![0], vec![7], 0, vec![7]),
+            (vec![2], vec![5], 3, vec![0, 0, 5, 5]),
+            (vec![0, 1, 9], vec![1, 2, 3], 2, vec![1, 2, 2]),
+            (vec![0, 1, 2, 3], vec![4, 3, 2, 1], 3, vec![4, 3, 2, 1]),
+        ] {
+            let curve = Curve::from_changes(changes, values, Position(last));
+            let all: Vec<u64> = (0..=last).map(|p| curve.at(Position(p))).collect();
+            assert_eq!(all, expected);
+            assert_eq!(curve.at(Position(last + 100)), expected[last as usize]);
+            assert_eq!(curve.min_in(Position(0), Position(last + 1)), *expected.iter().min().expect("not empty"));
         }
     }
 }

@@ -4,16 +4,23 @@
 //! A query does no IO, reads no clock, knows no colour, and cannot fail; it can only be cancelled.
 
 pub mod curve;
+pub mod fragmentation;
+pub mod gaps;
+pub mod lifetime;
 pub mod live_by_stack;
 pub mod moment;
+pub mod pins;
 pub mod query;
 pub mod state;
 pub mod summary;
 pub mod timeline;
 
 pub use curve::Curve;
+pub use fragmentation::{Fragmentation, PoolCurves};
+pub use lifetime::{Churn, LeakParams, LeakSuspects, LifetimeParams, Lifetimes, Slices, StackChurn, StackGrowth, Sum};
 pub use live_by_stack::{LiveByStack, StackShare};
 pub use moment::{Moment, NoSuchMoment};
+pub use pins::{Pin, Pins, SegmentPins};
 pub use query::{Asked, Query, Subject};
 pub use state::StateAt;
 pub use summary::{Counters, OomEvent, Peak, Summary};
