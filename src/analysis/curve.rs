@@ -159,25 +159,25 @@ fn pyramid(rows: usize, best: impl Fn(&mut dyn Iterator<Item = u32>) -> u32) -> 
 
 /// The best row of `first..end`.
 fn best_row(pyramid: &[Vec<u32>], first: usize, end: usize, best: impl Fn(&mut dyn Iterator<Item = u32>) -> u32) -> usize {
-    // Climb while both ends can be made whole runs; what sticks out left comes before, right after.
-    let (mut left, mut right) = (Vec::new(), Vec::new());
+    // Climb while both ends can be made whole runs; what sticks out left comes before the rest, right after it.
+    let (mut left, mut right) = (None, None);
     let (mut from, mut to) = (first, end);
     let mut level = 0;
     loop {
         let row_at = |i: usize| if level == 0 { i as u32 } else { pyramid[level - 1][i] };
         let (from_up, to_up) = (from.div_ceil(FAN), to / FAN);
         if level == pyramid.len() || to_up <= from_up {
-            left.extend((from..to).map(row_at));
-            break;
+            return best(&mut left.into_iter().chain((from..to).map(row_at)).chain(right)) as usize;
         }
-        left.extend((from..from_up * FAN).map(row_at));
+        if from < from_up * FAN {
+            left = Some(best(&mut left.into_iter().chain((from..from_up * FAN).map(row_at))));
+        }
         if to_up * FAN < to {
-            right.push(best(&mut (to_up * FAN..to).map(row_at)));
+            right = Some(best(&mut (to_up * FAN..to).map(row_at).chain(right)));
         }
         (from, to) = (from_up, to_up);
         level += 1;
     }
-    best(&mut left.into_iter().chain(right.into_iter().rev())) as usize
 }
 
 impl HeapSize for Curve {

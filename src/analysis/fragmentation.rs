@@ -220,10 +220,20 @@ impl<'a> Record<'a> {
         }
     }
     fn finish(mut self, last: Position) -> Fragmentation {
-        let [pending_free, free, inactive_split, largest_free_block, largest_request, segments, active_blocks, external, internal] =
-            std::mem::take(&mut self.device).map(|mut changes| changes.curve(last));
+        let [
+            pending_free,
+            free,
+            inactive_split,
+            largest_free_block,
+            largest_request,
+            segments,
+            active_blocks,
+            external,
+            internal,
+        ] = std::mem::take(&mut self.device).map(|mut changes| changes.curve(last));
         let pools = self.keys.iter().zip(self.pools).map(|((pool, class, stream), changes)| {
-            let [reserved, active, allocated, largest_free_block, largest_request] = changes.map(|mut changes| changes.curve(last));
+            let [reserved, active, allocated, largest_free_block, largest_request] =
+                changes.map(|mut changes| changes.curve(last));
             let (pool, class, stream) = (*pool, *class, *stream);
             PoolCurves { pool, class, stream, reserved, active, allocated, largest_free_block, largest_request }
         });
@@ -288,7 +298,8 @@ impl HeapSize for Fragmentation {
             internal,
         ];
         let of_pool = |curves: &PoolCurves| {
-            let PoolCurves { pool: _, class: _, stream: _, reserved, active, allocated, largest_free_block, largest_request } = curves;
+            let PoolCurves { pool: _, class: _, stream: _, reserved, active, allocated, largest_free_block, largest_request } =
+                curves;
             [reserved, active, allocated, largest_free_block, largest_request].map(Curve::heap_size).iter().sum::<usize>()
         };
         device.into_iter().map(Curve::heap_size).sum::<usize>()
@@ -302,14 +313,9 @@ mod tests {
 
     #[test]
     fn one_free_block_is_no_fragmentation() {
-        for (largest, free, ppm) in [
-            (0, 0, 0),
-            (100, 100, 0),
-            (25, 100, 750_000),
-            (0, 100, 1_000_000),
-            (200, 100, 0),
-            (u64::MAX / 2, u64::MAX, 500_001),
-        ] {
+        for (largest, free, ppm) in
+            [(0, 0, 0), (100, 100, 0), (25, 100, 750_000), (0, 100, 1_000_000), (200, 100, 0), (u64::MAX / 2, u64::MAX, 500_001)]
+        {
             assert_eq!(external_ppm(largest, free), ppm, "{largest} of {free}");
         }
     }

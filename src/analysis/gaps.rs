@@ -282,9 +282,10 @@ impl<'a> Gaps<'a> {
             let before = self.runs.range(..=region.end).rev();
             let near = before.take_while(|(_, run)| reach(run.end, region.start)).filter(|(start, _)| reach(region.end, **start));
             let near: Vec<(u64, Run)> = near.map(|(start, run)| (*start, *run)).collect();
-            let grown = near.iter().map(|(start, run)| extent(*start, run)).fold(region.clone(), |all, one| {
-                all.start.min(one.start)..all.end.max(one.end)
-            });
+            let grown = near
+                .iter()
+                .map(|(start, run)| extent(*start, run))
+                .fold(region.clone(), |all, one| all.start.min(one.start)..all.end.max(one.end));
             if grown == region && !touching {
                 break near;
             }
@@ -295,7 +296,8 @@ impl<'a> Gaps<'a> {
             self.runs.remove(start);
         }
         // Pieces that begin before the region and reach into it have a run there, so the region holds them.
-        let inside: Vec<(u64, SegmentId)> = self.pieces.range((region.start, SegmentId(0))..(region.end, SegmentId(0))).copied().collect();
+        let inside: Vec<(u64, SegmentId)> =
+            self.pieces.range((region.start, SegmentId(0))..(region.end, SegmentId(0))).copied().collect();
         let mut laid: Vec<(u64, SegmentId, u64)> = Vec::new();
         for (address, id) in inside {
             let piece = &segments[id];

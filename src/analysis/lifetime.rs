@@ -97,7 +97,9 @@ impl Lifetimes {
                     add_to(&mut found.events, u64::from(died.0 - born.0), size);
                     let time = |event| device.trace.time_us(event);
                     match (time(birth), died.event().and_then(time)) {
-                        (Some(from), Some(to)) => add_to(&mut found.micros, u64::try_from(to.saturating_sub(from)).unwrap_or(0), size),
+                        (Some(from), Some(to)) => {
+                            add_to(&mut found.micros, u64::try_from(to.saturating_sub(from)).unwrap_or(0), size)
+                        }
                         _ => found.untimed.add(size),
                     }
                 }
@@ -150,7 +152,12 @@ pub struct Churn {
 
 impl Churn {
     /// Groups the lives born inside a window. A life counts as churned if it was freed (requested) before its end.
-    pub fn of(device: &DeviceMemory, stacks: &StackTable, params: &LifetimeParams, progress: &Progress) -> Result<Churn, Cancelled> {
+    pub fn of(
+        device: &DeviceMemory,
+        stacks: &StackTable,
+        params: &LifetimeParams,
+        progress: &Progress,
+    ) -> Result<Churn, Cancelled> {
         let lives = &device.allocations;
         let mut alike = Alike::new(stacks);
         let mut rows: FxHashMap<StackId, StackChurn> = FxHashMap::default();

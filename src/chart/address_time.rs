@@ -137,7 +137,9 @@ pub fn draw(input: &AddressTimeInput<'_>) -> Drawing {
     }
     let with_border = |area: &Area| BORDER_FROM_PT <= area.height() && 3.0 <= area.width();
     for (_, area) in segments.iter().filter(|(_, area)| with_border(area)).take(MOST_BORDERS) {
-        drawing.push(Shape::Outline(*area, 1.0), Ink::SegmentBorder);
+        // Without its lower edge, which is the upper one of the segment below.
+        let Area { x0, y0, x1, y1 } = *area;
+        drawing.push(Shape::Line(vec![[x0, y1], [x0, y0], [x1, y0], [x1, y1]], 1.0), Ink::SegmentBorder);
     }
     draw_addresses(&mut drawing, input, &frame);
     let shown = Moments {
@@ -198,7 +200,9 @@ fn outline(drawing: &mut Drawing, input: &AddressTimeInput<'_>, frame: &AddressT
     let hidden = (area.width() <= 0.0 && (area.x0 <= plot.x0 || plot.x1 <= area.x0))
         || (area.height() <= 0.0 && (area.y0 <= plot.y0 || plot.y1 <= area.y0));
     if !hidden {
-        let widest = |from: f32, to: f32| ((from + to) / 2.0 - (to - from).max(2.0 * width) / 2.0, (from + to) / 2.0 + (to - from).max(2.0 * width) / 2.0);
+        let widest = |from: f32, to: f32| {
+            ((from + to) / 2.0 - (to - from).max(2.0 * width) / 2.0, (from + to) / 2.0 + (to - from).max(2.0 * width) / 2.0)
+        };
         let ((x0, x1), (y0, y1)) = (widest(area.x0, area.x1), widest(area.y0, area.y1));
         drawing.push_item(Shape::Outline(Area::new(x0, y0, x1, y1), width), ink, Some(item));
     }

@@ -194,7 +194,11 @@ mod tests {
                         0 < request && AllocatorSettings::class(rounded) == class && rounded <= free
                     };
                     let largest = settings.largest_request(free, class);
-                    assert!(largest == 0 || serves(largest), "{largest} in {free}, {class:?}, {:?}", settings.roundup_power2_divisions);
+                    assert!(
+                        largest == 0 || serves(largest),
+                        "{largest} in {free}, {class:?}, {:?}",
+                        settings.roundup_power2_divisions
+                    );
                     assert!(!serves(largest + 1), "{largest} in {free}, {class:?}, {:?}", settings.roundup_power2_divisions);
                 }
             }

@@ -9,8 +9,10 @@ use crate::chart::series::{Marker, Series, Unit, highest, step_points, value_lab
 use crate::chart::{Ink, Palette};
 use crate::model::Position;
 use crate::paint::colour;
-use egui::{Align2, Id, Rect, Response, Sense, Stroke, Ui, Vec2, pos2};
-use egui_plot::{Corner, GridMark, HoverPosition, ItemId, Legend, Line, LineStyle, Plot, PlotMemory, PlotPoint, PlotPoints, Text, VLine};
+use egui::{Align2, Id, Rect, Response, Sense, Stroke, Ui, Vec2};
+use egui_plot::{
+    Corner, GridMark, HoverPosition, ItemId, Legend, Line, LineStyle, Plot, PlotMemory, PlotPoint, PlotPoints, Text, VLine,
+};
 use std::ops::Range;
 
 /// A plot of series of one unit.
@@ -51,6 +53,8 @@ pub struct SeriesResponse {
 
 /// Width of the value axis, the same in every plot so that plots stand exactly under one another.
 const VALUE_AXIS_PT: f32 = 68.0;
+/// Room at the right, so that the last label is not cut.
+const RIGHT_PT: f32 = 14.0;
 /// Most markers drawn; those of one pixel are one.
 const MOST_MARKERS: usize = 500;
 
@@ -64,15 +68,18 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
     let visible: Vec<&Series<'_>> = series.iter().copied().filter(|series| !is_hidden(series)).collect();
     let top = visible.iter().map(|series| highest(series.curve, view.clock, &time)).max().unwrap_or(0) as f64;
     let bounds = 0.0..top_of_axis(view.unit, top);
-    let columns = ((view.size.x - VALUE_AXIS_PT).max(1.0) * ui.ctx().pixels_per_point()).ceil() as usize;
     let (clock, unit, palette) = (view.clock, view.unit, view.palette);
-    let (width, height) = ((view.size.x - VALUE_AXIS_PT).max(1.0), (view.size.y - 20.0).max(1.0));
+    let (width, height) = ((view.size.x - VALUE_AXIS_PT - RIGHT_PT).max(1.0), (view.size.y - 20.0).max(1.0));
+    let columns = (width * ui.ctx().pixels_per_point()).ceil() as usize;
+    let paper = ui.painter().add(egui::Shape::Noop);
+    // A curve that fills the lower part leaves the upper corner to the legend; shares lie near the top.
+    let corner = if unit == Unit::Share { Corner::LeftBottom } else { Corner::LeftTop };
 
     let crosshair = |hover: &HoverPosition<'_>| {
         let (HoverPosition::NearDataPoint { position, .. } | HoverPosition::Elsewhere { position }) = hover;
         Some(values_at(&visible, clock, clock.position(position.x)))
     };
-    let (x_ticks, y_ticks) = (clock.ticks(time.clone(), width), value_ticks(unit, bounds.clone(), height));
+    let (x_ticks, y_ticks) = (clock.ticks(time.clone(), width), value_ticks(unit, bounds.clone(), height * 1.05));
     let marks = |ticks: &[crate::chart::Tick]| {
         let step = ticks.windows(2).map(|pair| pair[1].at - pair[0].at).next().unwrap_or(1.0);
         ticks.iter().map(|tick| GridMark { value: tick.at, step_size: step }).collect::<Vec<_>>()
@@ -83,7 +90,7 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
     let (x_marks, y_marks) = (marks(&x_ticks), marks(&y_ticks));
     let plot = Plot::new(view.id)
         .id(view.id)
-        .width(view.size.x)
+        .width((view.size.x - RIGHT_PT).max(1.0))
         .height(view.size.y)
         .sense(Sense::click_and_drag())
         .allow_zoom(false)
@@ -94,9 +101,10 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
         .allow_axis_zoom_drag(false)
         .set_margin_fraction(Vec2::ZERO)
         .y_axis_min_width(VALUE_AXIS_PT)
-        .grid_color(colour(palette, Ink::AxisText))
+        .show_background(false)
+        .grid_color(colour(palette, Ink::Grid))
         .cursor_color(colour(palette, Ink::WeakText))
-        .legend(Legend::default().position(Corner::LeftTop).follow_insertion_order(true).background_alpha(0.85))
+        .legend(Legend::default().position(corner).follow_insertion_order(true).background_alpha(0.85))
         .x_grid_spacer(move |_| x_marks.clone())
         .y_grid_spacer(move |_| y_marks.clone())
         .x_axis_formatter(move |mark, _| label(&x_ticks, mark))
@@ -108,7 +116,8 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
         for series in &series {
             // A hidden series stays in the legend, without the work for its line.
             let points = if is_hidden(series) { Vec::new() } else { step_points(series.curve, clock, &time, columns) };
-            let line = Line::new(series.name, PlotPoints::from(points)).id(item_name(series)).allow_hover(false);
+            let line =
+                Line::new(series.name, PlotPoints::from(points)).id(item_name(series)).allow_hover(false).allow_band(false);
             plot.line(line.color(colour(palette, series.ink)).width(1.5));
         }
         let pixel = (time.end - time.start) / columns as f64;
@@ -129,15 +138,22 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
         }
         if visible.is_empty() {
             let centre = PlotPoint::new((time.start + time.end) / 2.0, bounds.end / 2.0);
-            let words = if series.is_empty() { "Nothing of this kind was recorded." } else { "All series are hidden: click one in the legend." };
-            plot.text(Text::new("", centre, words).id("empty").color(colour(palette, Ink::WeakText)).anchor(Align2::CENTER_CENTER));
+            let words = if series.is_empty() {
+                "Nothing of this kind was recorded."
+            } else {
+                "All series are hidden: click one in the legend."
+            };
+            plot.text(
+                Text::new("", centre, words).id("empty").color(colour(palette, Ink::WeakText)).anchor(Align2::CENTER_CENTER),
+            );
         }
         plot.pointer_coordinate()
     });
     let frame = *shown.transform.frame();
+    ui.painter().set(paper, egui::Shape::rect_filled(frame, 0.0, colour(palette, Ink::Background)));
     let pointer_unit = shown.inner.filter(|_| shown.response.contains_pointer()).map(|point| point.x);
     let hidden = series.iter().filter(|series| is_hidden(series)).map(|series| series.name.to_owned()).collect();
-    SeriesResponse { response: shown.response, plot: Rect::from_min_max(pos2(frame.min.x, frame.min.y), frame.max), pointer_unit, hidden }
+    SeriesResponse { response: shown.response, plot: frame, pointer_unit, hidden }
 }
 
 /// Hides the series that are not shown by default, once for each plot, so that the first sight is not a thicket.
@@ -167,7 +183,7 @@ fn top_of_axis(unit: Unit, top: f64) -> f64 {
     match unit {
         Unit::Bytes => (top * 1.06).max(1024.0),
         Unit::Count => (top * 1.06).max(4.0),
-        Unit::Share => (top * 1.06).clamp(100_000.0, 1_020_000.0),
+        Unit::Share => (top * 1.06).clamp(100_000.0, 1_040_000.0),
     }
 }
 

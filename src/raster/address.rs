@@ -94,9 +94,15 @@ mod tests {
         }
         let map = AddressMap::new(&memory);
         assert_eq!(map.rows(), 0x1800 + 0x1800);
-        for (address, row) in
-            [(0x1000, Some(0)), (0x27ff, Some(0x17ff)), (0x2800, None), (0x9000, Some(0x1800)), (0xa7ff, Some(0x2fff)), (0xa800, None), (0, None)]
-        {
+        for (address, row) in [
+            (0x1000, Some(0)),
+            (0x27ff, Some(0x17ff)),
+            (0x2800, None),
+            (0x9000, Some(0x1800)),
+            (0xa7ff, Some(0x2fff)),
+            (0xa800, None),
+            (0, None),
+        ] {
             assert_eq!(map.row(address), row, "0x{address:x}");
             assert_eq!(row.and_then(|row| map.address(row)), row.map(|_| address), "0x{address:x}");
         }

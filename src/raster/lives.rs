@@ -79,7 +79,8 @@ impl LivesIndex {
         // Short lives last: where contradictory input makes two overlap, the younger lies on top.
         (0..self.buckets.len()).find_map(|bucket| {
             let near = self.near(memory, bucket, at, next).iter().rev().map(|id| *id as usize);
-            let mut hits = near.filter(|id| self.rows[*id] <= row && row - self.rows[*id] < lives.sizes()[*id] && at < lives.died()[*id]);
+            let mut hits =
+                near.filter(|id| self.rows[*id] <= row && row - self.rows[*id] < lives.sizes()[*id] && at < lives.died()[*id]);
             hits.next().map(AllocationId::of_row)
         })
     }
@@ -150,9 +151,16 @@ struct Paint {
 }
 
 impl<'a> Painter<'a> {
-    fn new(index: &'a LivesIndex, memory: &'a DeviceMemory, view: &'a RasterView, colours: &'a ColourTable, ground: Option<[u8; 3]>) -> Self {
+    fn new(
+        index: &'a LivesIndex,
+        memory: &'a DeviceMemory,
+        view: &'a RasterView,
+        colours: &'a ColourTable,
+        ground: Option<[u8; 3]>,
+    ) -> Self {
         let columns = view.columns.windows(2).map(|ends| (ends[0], ends[1].max(Position(ends[0].0.saturating_add(1)))));
-        let segments = memory.segments.as_slice().iter().filter_map(|s| Some((s.born, s.died, index.map.row(s.address)?, s.size)));
+        let segments =
+            memory.segments.as_slice().iter().filter_map(|s| Some((s.born, s.died, index.map.row(s.address)?, s.size)));
         Painter {
             index,
             memory,
@@ -195,7 +203,8 @@ impl<'a> Painter<'a> {
                 let bordered = BORDER_FROM_PX <= high - low && self.is_wide(born, died);
                 let id = AllocationId(*id);
                 let paint = |at| self.paint(self.colours.of(self.memory, id, at), bordered);
-                let birth = if bordered { self.columns.partition_point(|(_, end)| *end <= born).wrapping_sub(first) } else { usize::MAX };
+                let birth =
+                    if bordered { self.columns.partition_point(|(_, end)| *end <= born).wrapping_sub(first) } else { usize::MAX };
                 let one = paint(born.max(from));
                 let mut by_moment = |at: Position| if moving { paint(at) } else { one };
                 if moving && born <= from && to <= died {
