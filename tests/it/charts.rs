@@ -346,6 +346,41 @@ fn address_input<'a>(memory: &'a DeviceMemory, index: &'a LivesIndex, clock: &'a
     }
 }
 
+#[test]
+fn address_pictures_stay_inside_their_frame_and_labels_apart() {
+    use fragscope::chart::{Area, Shape, drawing::MAX_MARKS};
+    each_device(|place, _, memory, _| {
+        let index = LivesIndex::new(memory, &Progress::new()).expect("nobody cancels");
+        let rows = index.map.rows() as f64;
+        for (axis, width_pt, height_pt) in
+            [(TimeAxis::Events, 1280.0, 800.0), (TimeAxis::Time, 2560.0, 1440.0), (TimeAxis::Events, 60.0, 20.0)]
+        {
+            let clock = Clock::new(&memory.trace, axis);
+            let end = clock.span().end;
+            for (time, part) in
+                [(0.0..0.0, 0.0..0.0), (end * 0.3..end * 0.31, rows * 0.2..rows * 0.7), (end..end * 2.0, rows..rows * 2.0)]
+            {
+                let input = AddressTimeInput { width_pt, height_pt, time, rows: part, ..address_input(memory, &index, &clock) };
+                let drawing = address_time::draw(&input);
+                assert!(drawing.marks.len() < MAX_MARKS, "{place}: {} marks", drawing.marks.len());
+                let plot = address_time::frame(&input).plot;
+                let mut labels = Vec::new();
+                for mark in &drawing.marks {
+                    match &mark.shape {
+                        Shape::Box(Area { x0, y0, x1, y1 }) => {
+                            assert!(plot.x0 <= *x0 && *x1 <= plot.x1 && plot.y0 <= *y0 && *y1 <= plot.y1, "{place}: {mark:?}");
+                        }
+                        Shape::Text { at, anchor: fragscope::chart::Anchor::RightCentre, .. } => labels.push(at[1]),
+                        _ => {}
+                    }
+                }
+                labels.sort_by(f32::total_cmp);
+                assert!(labels.windows(2).all(|pair| pair[0] + 13.0 <= pair[1]), "{place}: labels at {labels:?}");
+            }
+        }
+    });
+}
+
 /// Compares with a file in `tests/expected`; `BLESS=1` writes it.
 fn golden(name: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expected").join(name);
