@@ -13,15 +13,37 @@ pub struct Curve {
     changes: Vec<u32>,
     /// One value a change, or one a position when dense.
     values: Vec<u64>,
-    /// Row of the maximum of each run of 16 rows of the level below; level 0 over `values`.
-    pyramid: Vec<Vec<u32>>,
-    /// Row of the minimum of each run, likewise.
-    low_pyramid: Vec<Vec<u32>>,
+    /// Maxima of each run of 16 rows of the level below; the first level over `values`.
+    highs: Vec<Highs>,
+    /// Minima likewise.
+    lows: Vec<Vec<u64>>,
     /// The last position.
     last: u32,
 }
 
 const FAN: usize = 16;
+
+/// One level of maxima. Values stand beside their rows: a frame asks for thousands of ranges, and one cache line
+/// then answers for eight runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Highs {
+    /// The first row that reaches each maximum.
+    rows: Vec<u32>,
+    values: Vec<u64>,
+}
+
+/// What a curve does over a range of positions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extremes {
+    /// The lowest value.
+    pub low: u64,
+    /// The highest value.
+    pub high: u64,
+    /// The first position that reaches it.
+    pub high_at: Position,
+    /// The value at the last position of the range.
+    pub last: u64,
+}
 
 impl Curve {
     /// A curve from the change of its value at each position; `deltas[0]` is its value at the start.
@@ -84,8 +106,8 @@ impl Curve {
         }
         let first = self.row_of(from.0);
         let end = self.row_of(to.0.saturating_sub(1).max(from.0)) + 1;
-        let row = best_row(&self.pyramid, first, end, |rows| first_of(rows, |a, b| self.values[a] < self.values[b]));
-        (Position(self.position_of(row).max(from.0.min(self.last))), self.values[row])
+        let (row, value) = self.highest(first, end);
+        (Position(self.position_of(row).max(from.0.min(self.last))), value)
     }
     /// The maximum of all and the first position that reaches it.
     pub fn peak(&self) -> (Position, u64) {
@@ -98,7 +120,18 @@ impl Curve {
         }
         let first = self.row_of(from.0);
         let end = self.row_of(to.0.saturating_sub(1).max(from.0)) + 1;
-        self.values[best_row(&self.low_pyramid, first, end, |rows| first_of(rows, |a, b| self.values[b] < self.values[a]))]
+        self.lowest(first, end)
+    }
+    /// Lowest, highest and last value over positions `from..to` (at least `from` itself) in one go.
+    pub fn extremes_in(&self, from: Position, to: Position) -> Extremes {
+        if self.values.is_empty() {
+            return Extremes { high_at: from, ..Extremes::default() };
+        }
+        let first = self.row_of(from.0);
+        let end = self.row_of(to.0.saturating_sub(1).max(from.0)) + 1;
+        let (row, high) = self.highest(first, end);
+        let high_at = Position(self.position_of(row).max(from.0.min(self.last)));
+        Extremes { low: self.lowest(first, end), high, high_at, last: self.values[end - 1] }
     }
     /// Number of rows: changes, or positions where it is stored densely.
     pub fn rows(&self) -> usize {
@@ -122,61 +155,69 @@ impl Curve {
     fn position_of(&self, row: usize) -> u32 {
         if self.changes.is_empty() { row as u32 } else { self.changes[row] }
     }
-    fn with_pyramids(mut self) -> Curve {
-        self.pyramid = pyramid(self.values.len(), |rows| first_of(rows, |a, b| self.values[a] < self.values[b]));
-        self.low_pyramid = pyramid(self.values.len(), |rows| first_of(rows, |a, b| self.values[b] < self.values[a]));
-        self
+    /// The first row of the highest value of rows `first..end`, and the value.
+    fn highest(&self, first: usize, end: usize) -> (usize, u64) {
+        let (mut best, mut highest) = (first, self.values[first]);
+        self.visit(0, first, end, &mut |level, runs| {
+            let values = level.map_or(&self.values, |level| &self.highs[level].values);
+            for run in runs {
+                if highest < values[run] {
+                    highest = values[run];
+                    best = level.map_or(run, |level| self.highs[level].rows[run] as usize);
+                }
+            }
+        });
+        (best, highest)
     }
-}
-
-/// The first row that no other is better than.
-#[inline]
-fn first_of(rows: &mut dyn Iterator<Item = u32>, is_better: impl Fn(usize, usize) -> bool) -> u32 {
-    let Some(mut best) = rows.next() else { return 0 };
-    for row in rows {
-        if is_better(best as usize, row as usize) {
-            best = row;
-        }
+    /// The lowest value of rows `first..end`.
+    fn lowest(&self, first: usize, end: usize) -> u64 {
+        let mut lowest = self.values[first];
+        self.visit(0, first, end, &mut |level, runs| {
+            let values = level.map_or(&self.values, |level| &self.lows[level]);
+            lowest = values[runs].iter().fold(lowest, |lowest, value| lowest.min(*value));
+        });
+        lowest
     }
-    best
-}
-
-/// The best row of every run of 16 rows, of every run of 16 such runs, and so on.
-fn pyramid(rows: usize, best: impl Fn(&mut dyn Iterator<Item = u32>) -> u32) -> Vec<Vec<u32>> {
-    let mut levels: Vec<Vec<u32>> = Vec::new();
-    let mut below = rows;
-    while FAN < below {
-        let runs = (0..below.div_ceil(FAN)).map(|run| run * FAN..(run * FAN + FAN).min(below));
-        let level: Vec<u32> = match levels.last() {
-            None => runs.map(|run| best(&mut run.map(|row| row as u32))).collect(),
-            Some(last) => runs.map(|run| best(&mut last[run].iter().copied())).collect(),
-        };
-        below = level.len();
-        levels.push(level);
-    }
-    levels
-}
-
-/// The best row of `first..end`.
-fn best_row(pyramid: &[Vec<u32>], first: usize, end: usize, best: impl Fn(&mut dyn Iterator<Item = u32>) -> u32) -> usize {
-    // Climb while both ends can be made whole runs; what sticks out left comes before the rest, right after it.
-    let (mut left, mut right) = (None, None);
-    let (mut from, mut to) = (first, end);
-    let mut level = 0;
-    loop {
-        let row_at = |i: usize| if level == 0 { i as u32 } else { pyramid[level - 1][i] };
+    /// Cuts `from..to` of the level `height` (0: rows) into as few runs as may be, and calls `visit` with them in
+    /// order: the level of the pyramids (none: rows themselves) and the runs in it.
+    fn visit(&self, height: usize, from: usize, to: usize, visit: &mut impl FnMut(Option<usize>, std::ops::Range<usize>)) {
+        let level = height.checked_sub(1);
         let (from_up, to_up) = (from.div_ceil(FAN), to / FAN);
-        if level == pyramid.len() || to_up <= from_up {
-            return best(&mut left.into_iter().chain((from..to).map(row_at)).chain(right)) as usize;
+        if height == self.highs.len() || to_up <= from_up {
+            return visit(level, from..to);
         }
-        if from < from_up * FAN {
-            left = Some(best(&mut left.into_iter().chain((from..from_up * FAN).map(row_at))));
+        visit(level, from..from_up * FAN);
+        self.visit(height + 1, from_up, to_up, visit);
+        visit(level, to_up * FAN..to);
+    }
+    fn with_pyramids(mut self) -> Curve {
+        let row_of_first_max = |values: &[u64]| {
+            let mut best = 0;
+            for (row, value) in values.iter().enumerate() {
+                if values[best] < *value {
+                    best = row;
+                }
+            }
+            best
+        };
+        loop {
+            let (rows, below, lows) = match (self.highs.last(), self.lows.last()) {
+                (Some(highs), Some(lows)) => (Some(&highs.rows), &highs.values, lows),
+                _ => (None, &self.values, &self.values),
+            };
+            if below.len() <= FAN {
+                return self;
+            }
+            let mut level = Highs::default();
+            for (run, values) in below.chunks(FAN).enumerate() {
+                let best = run * FAN + row_of_first_max(values);
+                level.rows.push(rows.map_or(best as u32, |rows| rows[best]));
+                level.values.push(below[best]);
+            }
+            let low = lows.chunks(FAN).map(|values| values.iter().copied().min().unwrap_or(0)).collect();
+            self.highs.push(level);
+            self.lows.push(low);
         }
-        if to_up * FAN < to {
-            right = Some(best(&mut (to_up * FAN..to).map(row_at).chain(right)));
-        }
-        (from, to) = (from_up, to_up);
-        level += 1;
     }
 }
 
@@ -184,7 +225,8 @@ impl HeapSize for Curve {
     fn heap_size(&self) -> usize {
         self.changes.capacity() * 4
             + self.values.capacity() * 8
-            + self.pyramid.iter().chain(&self.low_pyramid).map(|level| level.capacity() * 4).sum::<usize>()
+            + self.highs.iter().map(|level| level.rows.capacity() * 4 + level.values.capacity() * 8).sum::<usize>()
+            + self.lows.iter().map(|level| level.capacity() * 8).sum::<usize>()
     }
 }
 
@@ -219,6 +261,9 @@ mod tests {
                 assert_eq!(curve.at(Position(from as u32)), naive[from]);
                 let min = *naive[from..to].iter().min().expect("not empty");
                 assert_eq!(curve.min_in(Position(from as u32), Position(to as u32)), min);
+                let high_at = Position(first as u32);
+                let expected = Extremes { low: min, high: max, high_at, last: naive[to - 1] };
+                assert_eq!(curve.extremes_in(Position(from as u32), Position(to as u32)), expected);
             }
             assert_eq!(curve.peak().1, *naive.iter().max().expect("not empty"));
             let changes = (0..3000u32).filter(|p| *p == 0 || naive[*p as usize] != naive[*p as usize - 1]);

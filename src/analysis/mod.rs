@@ -15,7 +15,7 @@ pub mod state;
 pub mod summary;
 pub mod timeline;
 
-pub use curve::Curve;
+pub use curve::{Curve, Extremes};
 pub use fragmentation::{Fragmentation, PoolCurves};
 pub use lifetime::{Churn, LeakParams, LeakSuspects, LifetimeParams, Lifetimes, Slices, StackChurn, StackGrowth, Sum};
 pub use live_by_stack::{LiveByStack, StackShare};
