@@ -81,3 +81,48 @@ impl HeapSize for LiveByStack {
         self.shares.heap_size()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Action, Frame, StreamId, Trace, TraceEntry};
+    use crate::replay::{Replay, SnapshotBuilder};
+
+    /// One alloc a row at the stack named, all in one segment; the last row of `freed` waits for another stream.
+    #[test]
+    fn stacks_that_read_alike_are_one_and_pending_blocks_are_nobodys() {
+        let mut builder = SnapshotBuilder::default();
+        let name = builder.stacks.strings.intern("forward");
+        let filename = builder.stacks.strings.intern("model.py");
+        let key = builder.stacks.strings.intern("fx_node_op");
+        let frame = Frame { name, filename, line: 7 };
+        let plain = builder.stacks.intern_frame(frame);
+        let annotated = builder.stacks.push_frame_with_extras(frame, &[(key, name)]);
+        let stacks = [vec![plain], vec![annotated], vec![], vec![plain, plain]].map(|frames| builder.stacks.intern(&frames));
+        let mut trace = Trace::default();
+        let mut push = |action, address: u64, size, stack| {
+            let address = (1 << 40) + address;
+            let (stream, time_us, pool, compile_context, user_metadata) = (StreamId::DEFAULT, None, None, None, None);
+            trace.push(TraceEntry { action, address, size, stream, time_us, stack, pool, compile_context, user_metadata });
+        };
+        push(Action::SegmentAlloc, 0, 2 << 20, StackId::ABSENT);
+        push(Action::Alloc, 0, 1000, stacks[0]);
+        push(Action::Alloc, 1024, 512, stacks[1]);
+        push(Action::Alloc, 1536, 100, stacks[2]);
+        push(Action::Alloc, 2048, 512, StackId::ABSENT);
+        push(Action::Alloc, 2560, 4096, stacks[3]);
+        push(Action::FreeRequested, 2560, 4096, StackId::ABSENT);
+        push(Action::Alloc, 8192, 512, StackId::ABSENT);
+        push(Action::FreeRequested, 8192, 512, StackId::ABSENT);
+        push(Action::FreeCompleted, 8192, 512, StackId::ABSENT);
+        builder.device(0).trace = trace;
+        let snapshot = builder.finish(Default::default(), &Progress::new()).expect("nobody cancels");
+        let memory = &snapshot.devices.as_slice()[0];
+        let state = Replay::new(memory).state_at(memory, memory.end());
+        let live = LiveByStack::of(&state, &memory.allocations, &snapshot.stacks);
+        let share = |stack, bytes, requested, count| StackShare { stack, bytes, requested, count };
+        assert_eq!(live.shares, [share(stacks[0], 1536, 1512, 2), share(StackId::EMPTY, 1024, 612, 2)]);
+        assert_eq!(live.shares.iter().map(|share| share.bytes).sum::<u64>(), state.totals.allocated);
+        assert_eq!(state.totals.pending_free(), 4096);
+    }
+}

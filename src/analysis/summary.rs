@@ -22,7 +22,7 @@ pub struct Counters {
     pub inactive_split: u64,
     /// The largest gap over all pools, in bytes.
     pub largest_free_block: u64,
-    /// Number of segments.
+    /// Number of segments the file names.
     pub segments: u64,
     /// Number of active blocks.
     pub blocks: u64,
@@ -39,7 +39,7 @@ impl Counters {
             totals: state.totals,
             inactive_split: state.inactive_split,
             largest_free_block: state.largest_free_block,
-            segments: state.segments.len() as u64,
+            segments: state.segments.iter().filter(|segment| !segment.inferred).count() as u64,
             blocks: state.active_blocks,
             pools: state.pools.clone(),
         }
@@ -186,5 +186,26 @@ impl HeapSize for Summary {
             + pools(&self.end)
             + self.ooms.iter().map(|oom| pools(&oom.state) + size_of::<OomEvent>()).sum::<usize>()
             + self.events_by_action.iter().map(|(name, _)| name.capacity() + 32).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Extra, StackId, StreamId, TraceEntry};
+
+    #[test]
+    fn unknown_actions_are_counted_by_the_name_in_the_file() {
+        let mut stacks = StackTable::default();
+        let (key, name) = (stacks.strings.intern("action"), stacks.strings.intern("segment_swap"));
+        let mut trace = Trace::default();
+        for action in [Action::Oom, Action::Unknown, Action::Alloc, Action::Unknown, Action::Alloc, Action::Unknown] {
+            let (stream, stack) = (StreamId::DEFAULT, StackId::ABSENT);
+            let (time_us, pool, compile_context, user_metadata) = (None, None, None, None);
+            trace.push(TraceEntry { action, address: 0, size: 0, stream, time_us, stack, pool, compile_context, user_metadata });
+        }
+        trace.extras = [1, 3].map(|event| Extra { event: EventIdx(event), key, value: name }).to_vec();
+        let counts = [("alloc", 2), ("oom", 1), ("segment_swap", 2), ("unknown", 1)];
+        assert_eq!(count_actions(&trace, &stacks), counts.map(|(name, count)| (name.to_owned(), count)));
     }
 }

@@ -4,8 +4,8 @@
 //! backwards: on the event axis the state at `Position(p)` fills `p..p + 1`; on the time axis it begins when
 //! the latest time seen up to its event was reached. Bytes tick at powers of two, time and events at 1, 2, 5.
 
-use crate::base::grouped;
-use crate::model::{Position, Trace};
+use crate::base::{StringId, grouped};
+use crate::model::{DeviceMemory, Position, Trace};
 use std::ops::Range;
 
 /// What the horizontal axis counts.
@@ -26,13 +26,53 @@ pub struct Clock {
     since_start_us: Vec<u64>,
     start_us: i64,
     events: u32,
+    /// The named spans of time, by their beginning; worked out once, as each asks the trace for two places.
+    spans: Vec<Span>,
+}
+
+/// A named span of time on an axis; one open at a side reaches the axis' end there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    /// Its name.
+    pub name: StringId,
+    /// Where it lies, in axis units.
+    pub units: Range<f64>,
+    /// In how many others it lies.
+    pub depth: usize,
 }
 
 impl Clock {
-    /// The clock of a trace. A trace without times falls back to events: ask [`Clock::axis`].
+    /// The clock of a device's trace with its named spans.
+    pub fn of(memory: &DeviceMemory, axis: TimeAxis) -> Clock {
+        let mut clock = Clock::new(&memory.trace, axis);
+        let whole = clock.span();
+        let unit = |time: i64| match clock.axis {
+            TimeAxis::Time => ((time.saturating_sub(clock.start_us)) as f64).clamp(whole.start, whole.end),
+            TimeAxis::Events => clock.unit(memory.trace.position_at_time(time)),
+        };
+        let (mut open, mut spans): (Vec<f64>, Vec<Span>) = (Vec::new(), Vec::with_capacity(memory.annotations.len()));
+        for annotation in &memory.annotations {
+            let start = annotation.start_us.map_or(whole.start, unit);
+            let end = annotation.end_us.map_or(whole.end, unit).max(start);
+            open.retain(|ends| start < *ends);
+            spans.push(Span { name: annotation.name, units: start..end, depth: open.len() });
+            open.push(end);
+        }
+        clock.spans = spans;
+        clock
+    }
+    /// The named spans of time, by their beginning.
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.since_start_us.capacity() * size_of::<u64>() + self.spans.capacity() * size_of::<Span>()
+    }
+    /// The clock of a trace, without spans. A trace without times falls back to events: ask [`Clock::axis`].
     pub fn new(trace: &Trace, axis: TimeAxis) -> Clock {
         let events = trace.len() as u32;
-        let by_events = Clock { axis: TimeAxis::Events, since_start_us: Vec::new(), start_us: 0, events };
+        let by_events = Clock { axis: TimeAxis::Events, since_start_us: Vec::new(), start_us: 0, events, spans: Vec::new() };
         let Some((start_us, _)) = trace.time_span_us() else { return by_events };
         if axis == TimeAxis::Events {
             return Clock { start_us, ..by_events };
@@ -46,7 +86,7 @@ impl Clock {
                 latest
             })
             .collect();
-        Clock { axis, since_start_us, start_us, events }
+        Clock { axis, since_start_us, start_us, events, spans: Vec::new() }
     }
     /// What the axis counts in fact.
     pub fn axis(&self) -> TimeAxis {
@@ -91,7 +131,14 @@ impl Clock {
     /// positions from boundary `c` up to boundary `c + 1`, at least the first one.
     pub fn columns(&self, window: Range<f64>, columns: usize) -> Vec<Position> {
         let step = (window.end - window.start) / columns.max(1) as f64;
-        (0..=columns).map(|c| self.position(window.start + step * c as f64)).collect()
+        let mut boundaries: Vec<_> = (0..=columns).map(|c| self.position(window.start + step * c as f64)).collect();
+        // What begins inside of the last column has no column after it to stand in.
+        if let Some(last) = boundaries.last_mut()
+            && self.unit(*last) < window.end
+        {
+            last.0 = last.0.saturating_add(1);
+        }
+        boundaries
     }
     /// Ticks of a window that is `length_pt` points wide.
     pub fn ticks(&self, window: Range<f64>, length_pt: f32) -> Vec<Tick> {
@@ -306,7 +353,7 @@ mod tests {
         for (unit, position) in [(-5.0, 0), (0.0, 2), (49.0, 2), (50.0, 5), (299.0, 5), (300.0, 6), (1e9, 6)] {
             assert_eq!(clock.position(unit), Position(position), "{unit}");
         }
-        assert_eq!(clock.columns(0.0..303.0, 3), [2, 5, 5, 6].map(Position));
+        assert_eq!(clock.columns(0.0..303.0, 3), [2, 5, 5, 7].map(Position));
         assert_eq!(Clock::new(&trace(&[None, None]), TimeAxis::Time).axis(), TimeAxis::Events);
         assert_eq!(Clock::new(&trace(&[]), TimeAxis::Time).span(), 0.0..1.0);
     }

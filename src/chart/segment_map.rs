@@ -146,8 +146,9 @@ struct Packed<'a> {
 fn fit<'a>(input: &SegmentMapInput<'a>, groups: &[Group<'a>], usable: f32, room: f32) -> (u64, Vec<Packed<'a>>) {
     let rows = ((room / (ROW_PT + ROW_GAP_PT)).floor() as usize).max(groups.len()).max(1);
     let total: u64 = groups.iter().map(|group| group.sums.reserved).sum();
-    // Below 2 MiB a row even the smallest segment would wrap; inside one segment finer is welcome.
-    let least = if input.focus.is_some() { 64 << 10 } else { 2 << 20 };
+    let largest = groups.iter().flat_map(|group| &group.segments).filter(|s| !s.expandable).map(|s| s.size).max().unwrap_or(0);
+    // Segments had better not wrap, unless that leaves most of the room empty; inside one segment finer is welcome.
+    let least = if input.focus.is_some() { 64 << 10 } else { largest.min(total / 8).max(2 << 20) };
     let mut bytes = (total / rows as u64).max(least);
     loop {
         // Three binary digits: a figure one can say.
@@ -202,6 +203,8 @@ struct Canvas<'a, 'b> {
     /// Width of a cell in which narrower blocks are summed.
     cell: f32,
     outlines: Vec<(Area, Ink, f32)>,
+    /// The mark that is the ground of the narrow segments drawn last.
+    ground: Option<usize>,
 }
 
 /// Sums of one cell.
@@ -220,7 +223,7 @@ impl<'a, 'b> Canvas<'a, 'b> {
         let cell = (visible_rows * input.width_pt / CELLS).max(1.0);
         let mut drawing = Drawing::new(input.width_pt, input.height_pt);
         drawing.push(Shape::Box(Area::new(0.0, 0.0, input.width_pt, input.height_pt)), Ink::Background);
-        Self { input, drawing, scale, row, cell, outlines: Vec::new() }
+        Self { input, drawing, scale, row, cell, outlines: Vec::new(), ground: None }
     }
     fn header(&mut self, group: &Group<'_>, top: f32) {
         let sums = &group.sums;
@@ -268,11 +271,11 @@ impl<'a, 'b> Canvas<'a, 'b> {
         let (x0, width) = (MARGIN_PT + x0, (bytes.end - bytes.start) as f32 * self.scale);
         let item = Item::Segment(segment.id);
         let area = Area::new(x0, y0, x0 + width, y0 + self.row);
-        if 2.0 <= width {
+        if (2.0 * self.cell).max(2.0) <= width {
             self.flush(cell, y0);
             self.drawing.push_item(Shape::Outline(area, 1.0), Ink::SegmentBorder, Some(item));
         } else {
-            self.drawing.push_item(Shape::Box(area), Ink::Grid, Some(item));
+            self.sliver(area, item);
         }
         self.mark_if_meant(item, area);
         let blocks = self.input.state.blocks_of(segment);
@@ -283,24 +286,43 @@ impl<'a, 'b> Canvas<'a, 'b> {
             let low = block.address.max(start);
             let high = block.address.saturating_add(block.size).min(end);
             let x = |address: u64| x0 + (address - start) as f32 * self.scale;
-            let place = Area::new(x(low), y0 + 1.0, x(high), y0 + self.row - 1.0);
+            let exact = Area::new(x(low), y0 + 1.0, x(high), y0 + self.row - 1.0);
+            // Whole points keep the lines between blocks equally sharp; what is narrower than a cell stays exact.
+            let narrow = exact.width() < self.cell.max(1.0);
+            let place = if narrow { exact } else { Area { x0: exact.x0.round(), x1: exact.x1.round(), ..exact } };
             match block.allocation {
                 None => self.gap(block, place),
-                Some(id) if place.width() < self.cell => self.sum(cell, id, place, y0),
+                Some(id) if narrow => self.sum(cell, id, place, y0),
                 Some(id) => {
                     // Rounding lies at the block's end; a piece of it may lie in this row.
                     let asked = block.address.saturating_add(block.requested).clamp(low, high);
-                    self.block(block, id, place, x(asked));
+                    self.block(block, id, place, x(asked).round());
                 }
             }
         }
+    }
+    /// The ground of a segment too narrow for a border; neighbours share one, or ten thousand would need a mark each.
+    fn sliver(&mut self, area: Area, item: Item) {
+        if let Some(at) = self.ground
+            && let Some(mark) = self.drawing.marks.get_mut(at)
+            && let Shape::Box(ground) = &mut mark.shape
+            && ground.y0 == area.y0
+            && area.x0 <= ground.x1 + SEGMENT_GAP_PT
+        {
+            ground.x1 = area.x1;
+            mark.item = None;
+            return;
+        }
+        self.ground = Some(self.drawing.marks.len());
+        self.drawing.push_item(Shape::Box(area), Ink::Grid, Some(item));
     }
     fn gap(&mut self, gap: &StateBlock, place: Area) {
         if place.width() < self.cell {
             return;
         }
         let item = Item::Gap { address: gap.address, size: gap.size };
-        let inside = Area::new(place.x0 + 0.5, place.y0, place.x1 - 0.5, place.y1);
+        // Inside of the segment's border, which must not end where a segment is free at its edge.
+        let inside = Area::new(place.x0 + 1.25, place.y0 + 0.25, place.x1 - 1.25, place.y1 - 0.25);
         self.drawing.push_item(Shape::Box(inside), Ink::Background, Some(item));
         if self.input.request.is_some_and(|request| gap.size < request) && 3.0 <= place.width() {
             self.drawing.push_item(Shape::Hatch(inside), Ink::TooSmall, Some(item));
@@ -312,8 +334,8 @@ impl<'a, 'b> Canvas<'a, 'b> {
     fn block(&mut self, block: &StateBlock, id: AllocationId, place: Area, asked_x: f32) {
         let colour = self.input.inks.block(self.input.memory, id, self.input.state.position);
         let item = Some(Item::Allocation(id));
-        // Half a point of ground between neighbours, where they are wide enough to spare it.
-        let right = if 3.0 <= place.width() { place.x1 - 0.5 } else { place.x1 };
+        // A point of ground between neighbours, where they are wide enough to spare it.
+        let right = if 4.0 <= place.width() { place.x1 - 1.0 } else { place.x1 };
         let rounding = asked_x.clamp(place.x0, right);
         self.drawing.push_item(Shape::Box(Area { x1: right, ..place }), Ink::Block(colour), item);
         if 1.0 <= right - rounding {

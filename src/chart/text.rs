@@ -37,17 +37,21 @@ pub fn is_framework(file: &str, function: &str) -> bool {
         "Objects/",
         "Modules/",
     ];
-    const FUNCTIONS: [&str; 9] = ["torch::", "at::", "c10", "_Py", "Py", "std::", "__libc", "_start", "clone"];
-    let native = !file.ends_with(".py") && FUNCTIONS.iter().any(|start| function.starts_with(start));
-    file.is_empty() || file == "??" || native || FILES.iter().any(|part| file.contains(part))
+    const STARTS: [&str; 9] = ["at::", "c10", "_Py", "Py", "std::", "__libc", "_start", "clone", "start_thread"];
+    // C++ names carry their return type and template arguments in front, so these may stand anywhere.
+    const PARTS: [&str; 3] = ["torch::", "at::native", "c10::"];
+    let is_native = !file.ends_with(".py");
+    let native = STARTS.iter().any(|start| function.starts_with(start)) || PARTS.iter().any(|part| function.contains(part));
+    file.is_empty() || file == "??" || (is_native && native) || FILES.iter().any(|part| file.contains(part))
 }
 
-/// The frame that names a stack: the innermost of the user's program, else the innermost; how many frames
-/// inside of it were folded.
+/// The frame that names a stack: the innermost of the user's program, else autograd's node (backward threads know
+/// no other name), else the operator, else the innermost; and how many frames inside of it were folded.
 pub fn telling_frame(stacks: &StackTable, stack: StackId) -> Option<(FrameId, usize)> {
     let frames = stacks.frames(stack);
     let own = frames.iter().position(|frame| !is_framework(stacks.file(*frame), stacks.function(*frame)));
-    let place = own.unwrap_or(0);
+    let named = |part: &str| frames.iter().position(|frame| stacks.function(*frame).contains(part));
+    let place = own.or_else(|| named("autograd::generated::")).or_else(|| named("at::_ops::")).unwrap_or(0);
     frames.get(place).map(|frame| (*frame, place))
 }
 
@@ -80,7 +84,7 @@ mod tests {
     fn a_short_path_keeps_its_file() {
         for (path, limit, short) in [
             ("/a/b.py", 20, "/a/b.py"),
-            ("/home/user/projects/model/mlp.py", 20, "/home/user…/mlp.py"),
+            ("/home/user/projects/model/mlp.py", 20, "/home/user/p…/mlp.py"),
             ("/x/a_very_long_file_name_indeed.py", 10, "…/a_very_long_file_name_indeed.py"),
             ("", 3, ""),
         ] {
@@ -97,6 +101,8 @@ mod tests {
             ("", "at::native::add", true),
             ("/src/kernels.cpp", "at::empty", true),
             ("/src/kernels.cpp", "my::kernel", false),
+            ("pthread_create.c", "start_thread", true),
+            ("python_variable_methods.cpp", "_object* torch::autograd::TypeError(_object*)", true),
             ("<frozen runpy>", "_run_code", true),
         ] {
             assert_eq!(is_framework(file, function), framework, "{file} {function}");

@@ -5,8 +5,8 @@
 //! places the rasters that are finished, moved and scaled to the window one sees.
 
 use crate::analysis::{Curve, UsageTimeline};
-use crate::base::{Bytes, StringId};
-use crate::chart::axis::{Clock, Scale, TimeAxis, byte_ticks};
+use crate::base::Bytes;
+use crate::chart::axis::{Clock, Scale, Span, byte_ticks};
 use crate::chart::drawing::{Anchor, Area, Drawing, Fit, RasterSlot, Shape, TextSize};
 use crate::chart::ink::Ink;
 use crate::chart::moments::{self, Moments, RIGHT_PT};
@@ -98,7 +98,7 @@ const OVERVIEW_GAP_PT: f32 = 6.0;
 /// Lays out the parts.
 pub fn frame(input: &UsageInput<'_>) -> UsageFrame {
     let (left, right) = (LEFT_PT, (input.width_pt - RIGHT_PT).max(LEFT_PT + 10.0));
-    let span_rows = spans(input).iter().map(|span| span.depth + 1).max().unwrap_or(0).min(SPAN_ROWS);
+    let span_rows = input.clock.spans().iter().map(|span| span.depth + 1).max().unwrap_or(0).min(SPAN_ROWS);
     let spans_height = SPAN_PT * span_rows as f32;
     let overview_height = if input.overview { OVERVIEW_PT + OVERVIEW_GAP_PT } else { 0.0 };
     let bottom = (input.height_pt - AXIS_PT - spans_height - overview_height).max(TOP_PT + 10.0);
@@ -152,7 +152,7 @@ pub fn draw(input: &UsageInput<'_>) -> Drawing {
     let reserved = curve_line(&input.usage.reserved, &columns, plot, |bytes| frame.bytes.point(bytes as f64));
     drawing.push(Shape::Line(reserved, 1.5), Ink::Reserved);
     draw_capacity(&mut drawing, input, &frame);
-    draw_key(&mut drawing, input, plot);
+    draw_key(&mut drawing, input, &frame);
     draw_outlines(&mut drawing, input, &frame, &columns);
     shown.draw_time_axis(&mut drawing, plot, &frame.time);
     draw_spans(&mut drawing, input, &frame);
@@ -229,17 +229,23 @@ fn draw_capacity(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFra
 }
 
 /// What line and areas mean, in the headroom at the right.
-fn draw_key(drawing: &mut Drawing, input: &UsageInput<'_>, plot: Area) {
+fn draw_key(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
+    let plot = frame.plot;
     let y = plot.y0 + 8.0;
     let peak = input.usage.reserved.peak().1;
     let words = format!("reserved, at most {}", Bytes(peak));
-    let width = words.chars().count() as f32 * 5.4;
+    let width = words.chars().count() as f32 * 5.0;
     if plot.width() < width + 60.0 || plot.height() < 80.0 {
         return;
     }
-    drawing.text([plot.x1 - 6.0, y], Anchor::RightCentre, TextSize::Small, words, Ink::AxisText, Fit::Always);
-    let end = plot.x1 - 14.0 - width;
-    drawing.push(Shape::Line(vec![[end - 16.0, y], [end, y]], 1.5), Ink::Reserved);
+    // At the right, where curves that grow leave room too late; at the left while the cursor stands there.
+    let beside_cursor = input.cursor.is_some_and(|cursor| plot.x1 - width - 60.0 < frame.time.point(input.clock.unit(cursor)));
+    let (line, text, anchor) = match beside_cursor {
+        true => (plot.x0 + 8.0, plot.x0 + 30.0, Anchor::LeftCentre),
+        false => (plot.x1 - 30.0 - width, plot.x1 - 6.0, Anchor::RightCentre),
+    };
+    drawing.text([text, y], anchor, TextSize::Small, words, Ink::AxisText, Fit::Always);
+    drawing.push(Shape::Line(vec![[line, y], [line + 16.0, y]], 1.5), Ink::Reserved);
 }
 
 fn draw_outlines(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame, columns: &[Position]) {
@@ -286,37 +292,13 @@ fn outline_line(outline: &StackOutline, moments: &[Position], input: &UsageInput
     lower
 }
 
-/// A visible span on the axis.
-struct Span {
-    name: StringId,
-    units: Range<f64>,
-    depth: usize,
-}
-
-/// All spans with their depth; those open at a side reach the axis' end there.
-fn spans(input: &UsageInput<'_>) -> Vec<Span> {
-    let whole = input.clock.span();
-    let unit = |time: i64| match input.clock.axis() {
-        TimeAxis::Time => ((time.saturating_sub(input.clock.start_us())) as f64).clamp(whole.start, whole.end),
-        TimeAxis::Events => input.clock.unit(input.memory.trace.position_at_time(time)),
-    };
-    let mut open: Vec<f64> = Vec::new();
-    let mut spans = Vec::new();
-    for annotation in &input.memory.annotations {
-        let start = annotation.start_us.map_or(whole.start, unit);
-        let end = annotation.end_us.map_or(whole.end, unit).max(start);
-        open.retain(|ends| start < *ends);
-        spans.push(Span { name: annotation.name, units: start..end, depth: open.len() });
-        open.push(end);
-    }
-    spans
-}
-
 fn draw_spans(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
     let area = frame.spans;
     let mut drawn_to = [f32::NEG_INFINITY; SPAN_ROWS];
     let mut parity = [false; SPAN_ROWS];
-    for Span { name, units, depth } in spans(input) {
+    let behind = input.clock.spans().partition_point(|span| span.units.start <= frame.time.to);
+    for Span { name, units, depth } in &input.clock.spans()[..behind] {
+        let (name, depth) = (*name, *depth);
         let (x0, x1) = (frame.time.point(units.start), frame.time.point(units.end));
         // Spans under a point merge with what is drawn there already: never more marks than points.
         if SPAN_ROWS <= depth || x1 < area.x0 || area.x1 < x0 || x1 < drawn_to[depth] + 1.0 {

@@ -158,7 +158,11 @@ fn segments(snapshot: &Snapshot, state: &MemoryState) -> Table {
             format!("0x{:x}", segment.address),
             Bytes(segment.size).to_string(),
             pool_name(snapshot.pools.pair(segment.pool)),
-            if segment.expandable { format!("{kind}, expandable") } else { kind.to_owned() },
+            match (segment.inferred, segment.expandable) {
+                (true, _) => format!("{kind}, not in the file"),
+                (false, true) => format!("{kind}, expandable"),
+                (false, false) => kind.to_owned(),
+            },
             snapshot.streams.handle(segment.stream).to_string(),
             grouped(blocks.iter().filter(|block| block.state != BlockState::Inactive).count() as u64),
             Bytes(gaps().sum()).to_string(),
@@ -199,4 +203,46 @@ fn strip(state: &MemoryState, segment: &StateSegment) -> String {
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{PoolId, SegmentId, SizeClass, StackId, StreamId};
+    use crate::replay::StateBlock;
+
+    #[test]
+    fn a_strip_shows_what_fills_most_of_each_cell() {
+        use BlockState::{ActiveAllocated as Used, ActivePendingFree as Pending, Inactive as Free};
+        for (size, blocks, wanted) in [
+            (320, &[(160, Used), (160, Free)][..], "████████████████················"),
+            (320, &[(24, Used), (296, Free)], "██·····························"),
+            (320, &[(26, Used), (294, Pending)], "███▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒"),
+            (3, &[(1, Free), (1, Used), (1, Pending)], "·█▒"),
+            (u64::MAX, &[(u64::MAX, Used)], "████████████████████████████████"),
+        ] {
+            let mut address = 0;
+            let mut state = MemoryState::default();
+            for (size, state_of_block) in blocks {
+                let block = StateBlock { address, size: *size, requested: 0, state: *state_of_block, allocation: None };
+                state.blocks.push(block);
+                address += size;
+            }
+            let segment = StateSegment {
+                address: 0,
+                size,
+                id: SegmentId(0),
+                stream: StreamId::DEFAULT,
+                pool: PoolId::DEFAULT,
+                class: SizeClass::Large,
+                expandable: false,
+                stack: StackId::ABSENT,
+                inferred: false,
+                blocks: 0..state.blocks.len(),
+            };
+            let strip = strip(&state, &segment);
+            assert!(strip.starts_with(wanted), "{strip} for {blocks:?}");
+            assert_eq!(strip.chars().count() as u64, STRIP_CELLS.min(size));
+        }
+    }
 }

@@ -4,6 +4,7 @@ use crate::analysis::Moment;
 use crate::cli::command::{Command, Outcome};
 use crate::cli::{output, report};
 use crate::report::ReportOptions;
+use crate::ui::UiError;
 use anyhow::bail;
 use clap::{Arg, ArgMatches, value_parser};
 use std::path::PathBuf;
@@ -45,22 +46,13 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
         }
     }
     let first = files.first().cloned();
-    let why = if has_display() {
-        match crate::ui::run(files) {
-            Ok(()) => return Ok(Outcome::Done),
-            Err(error) => error.to_string(),
-        }
-    } else {
-        "there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set), so no window can be opened".to_owned()
+    let why = match crate::ui::run(files) {
+        Ok(()) => return Ok(Outcome::Done),
+        Err(error @ UiError::Stopped(_)) => bail!("{error}"),
+        Err(error @ (UiError::NoDisplay(_) | UiError::NoWindow(_))) => error.to_string().trim_end_matches('.').to_owned(),
     };
     let (Some(out), Some(file)) = (instead, first) else { bail!("{why}; {WITHOUT_WINDOW}") };
     output::note(&format!("{why}; writing the report instead"));
     report::write(&file, None, Moment::Telling, out, &ReportOptions::default())?;
     Ok(Outcome::Done)
-}
-
-/// Whether the environment names a display. Only Unix systems other than macOS need one named.
-fn has_display() -> bool {
-    let named = |variable: &str| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
-    cfg!(not(all(unix, not(target_os = "macos")))) || ["DISPLAY", "WAYLAND_DISPLAY", "WAYLAND_SOCKET"].into_iter().any(named)
 }

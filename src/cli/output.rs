@@ -15,7 +15,7 @@ pub fn note(sentence: &str) {
 
 /// Says an error in one sentence on standard error.
 pub fn complain(error: &anyhow::Error) {
-    note(&one_line(&format!("{error:#}")));
+    note(&one_line(&error.to_string()));
 }
 
 /// Whether an error only says that nobody reads standard output any more.

@@ -72,6 +72,14 @@ pub enum FormatError {
         /// Where, in the unpacked content.
         offset: u64,
     },
+    /// JSON that is not well formed.
+    #[error("{name} begins like JSON but is not well formed: {why}; a snapshot in JSON has the structure of the pickle")]
+    BadJson {
+        /// The file.
+        name: String,
+        /// What the JSON reader said, with line and column.
+        why: String,
+    },
     /// The file ends before anything in it was whole.
     #[error("{name} ends early, at byte {offset}, before anything in it was complete; the dump or the copy was cut off")]
     EndsEarly {

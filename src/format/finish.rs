@@ -1,8 +1,8 @@
 //! The value at the bottom of a file becomes what the builder knows of devices, settings and marks.
 
 use crate::format::assembly::{Assembly, Fault, dict, list};
+use crate::format::fields::integer;
 use crate::format::pickle::value::Value;
-use crate::format::records::integer;
 use crate::format::version::Seen;
 use crate::format::words::Key;
 use crate::model::{AllocatorSettings, Trace, VersionRange, WarningKind};
@@ -127,7 +127,11 @@ impl Assembly<'_> {
                 self.builder.warnings.push(WarningKind::BadRow, || "an item of the segments that is no segment".to_owned());
                 continue;
             };
-            let segment = segment.clone();
+            let mut segment = segment.clone();
+            if device.is_some() {
+                // Host segments state their whole size as requested, used or not: nothing to compare with.
+                segment.stated_totals[2] = None;
+            }
             let ordinal = device.unwrap_or(*ordinal);
             self.spend_rows(segment.blocks.len() / 4)?;
             self.device(ordinal).segments.push(segment);

@@ -5,11 +5,15 @@
 
 mod assembly;
 pub mod error;
+mod fields;
 mod finish;
+mod foreign;
 pub mod importer;
 mod pickle;
 mod records;
 pub mod source;
+pub mod torch_html;
+pub mod torch_json;
 pub mod torch_pickle;
 mod version;
 mod words;
@@ -19,20 +23,36 @@ pub use importer::{Confidence, Importer};
 pub use source::Source;
 
 use crate::base::Progress;
-use crate::format::source::{Body, Container};
+use crate::format::source::{Archive, Body, Container};
 use crate::model::{Origin, OriginKind, Snapshot, VersionRange};
 use crate::replay::SnapshotBuilder;
 use std::io::Read as _;
 use std::path::Path;
 
 /// All file formats.
-pub const IMPORTERS: &[&dyn Importer] = &[&torch_pickle::TorchPickle];
+pub const IMPORTERS: &[&dyn Importer] = &[&torch_pickle::TorchPickle, &torch_json::TorchJson, &torch_html::TorchHtml];
 
 /// Containers within containers that are opened.
 const MAX_LAYERS: usize = 4;
 
 /// Opens a file. It is mapped, not copied; packed files are unpacked as they are read.
 pub fn open(path: &Path, progress: &Progress) -> Result<Snapshot, FormatError> {
+    let mut builder = SnapshotBuilder::default();
+    let origin = read(path, &mut builder, progress)?;
+    progress.stage("replaying", 0)?;
+    Ok(builder.finish(origin, progress)?)
+}
+
+/// Opens bytes that are in memory: compiled-in samples, tests.
+pub fn open_bytes(name: &str, bytes: &[u8], progress: &Progress) -> Result<Snapshot, FormatError> {
+    let mut builder = SnapshotBuilder::default();
+    let origin = read_source(Source::of_bytes(name, bytes), &mut builder, progress)?;
+    progress.stage("replaying", 0)?;
+    Ok(builder.finish(origin, progress)?)
+}
+
+/// Reads a file into a builder, without replaying it.
+pub fn read(path: &Path, builder: &mut SnapshotBuilder, progress: &Progress) -> Result<Origin, FormatError> {
     let name = path.display().to_string();
     let io = |source: std::io::Error| FormatError::Io { name: name.clone(), source };
     let file = std::fs::File::open(path).map_err(io)?;
@@ -41,30 +61,20 @@ pub fn open(path: &Path, progress: &Progress) -> Result<Snapshot, FormatError> {
         return Err(FormatError::Directory { name });
     }
     if !facts.is_file() {
-        return open_source(Source::of_reader(&name, 0, Box::new(file)), progress);
+        return read_source(Source::of_reader(&name, 0, Box::new(file)), builder, progress);
     }
     if facts.len() == 0 {
         return Err(FormatError::Empty { name });
     }
-    // SAFETY: the map is only read, and dropped before this returns. Somebody who shortens the file meanwhile
-    // can end this process with SIGBUS, as with every mapped file; nothing else can go wrong.
-    let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
-    open_source(Source::of_bytes(&name, &map), progress)
+    let map = source::map(&file).map_err(io)?;
+    read_source(Source::of_bytes(&name, &map), builder, progress)
 }
 
-/// Opens bytes that are in memory: compiled-in samples, tests.
-pub fn open_bytes(name: &str, bytes: &[u8], progress: &Progress) -> Result<Snapshot, FormatError> {
-    open_source(Source::of_bytes(name, bytes), progress)
-}
-
-/// Opens any source.
-pub fn open_source(source: Source<'_>, progress: &Progress) -> Result<Snapshot, FormatError> {
-    let mut builder = SnapshotBuilder::default();
+/// Reads any source into a builder, without replaying it.
+pub fn read_source(source: Source<'_>, builder: &mut SnapshotBuilder, progress: &Progress) -> Result<Origin, FormatError> {
     let (name, bytes) = (source.name().to_owned(), source.size());
-    let read = read_layer(source, &mut builder, progress, 0)?;
-    let origin = Origin { name, bytes, format: read.format, kind: OriginKind::File, written_by: read.written_by };
-    progress.stage("replaying", 0)?;
-    Ok(builder.finish(origin, progress)?)
+    let read = read_layer(source, builder, progress, 0)?;
+    Ok(Origin { name, bytes, format: read.format, kind: OriginKind::File, written_by: read.written_by })
 }
 
 /// What was read, by whom.
@@ -91,8 +101,14 @@ fn read_layer(
             packed => read_layer(source.unpacked(packed)?, builder, progress, depth + 1),
         };
     }
-    let best = IMPORTERS.iter().map(|importer| (importer.sniff(head), importer)).max_by_key(|(confidence, _)| *confidence);
-    let Some((_, importer)) = best.filter(|(confidence, _)| Confidence::No < *confidence) else {
+    let sniffed = IMPORTERS.iter().map(|importer| (importer.sniff(head), importer));
+    let best = sniffed.max_by_key(|(confidence, _)| *confidence).filter(|(confidence, _)| Confidence::No < *confidence);
+    let likely = best.is_some_and(|(confidence, _)| Confidence::Likely <= confidence);
+    let foreign = foreign::recognise(head, likely).map(|kind| kind.error(source.name()));
+    if let Some(foreign) = foreign {
+        return Err(foreign);
+    }
+    let Some((_, importer)) = best else {
         return Err(FormatError::Unknown { name: source.name().to_owned() });
     };
     let mut format = importer.name().to_owned();
@@ -125,15 +141,15 @@ fn read_zip(
             &whole
         }
     };
-    let mut archive = zip::ZipArchive::new(std::io::Cursor::new(bytes)).map_err(|error| failed(error.to_string()))?;
+    let mut archive = Archive::new(bytes).map_err(failed)?;
+    if let Some(foreign) = foreign::recognise_zip(&name, &archive.names()) {
+        return Err(foreign);
+    }
     let mut first_error = None;
     for member in 0..archive.len() {
-        let file = archive.by_index(member).map_err(|error| failed(error.to_string()))?;
-        if file.is_dir() {
-            continue;
-        }
+        let Some(file) = archive.member(member).map_err(failed)? else { continue };
         let mut trial = SnapshotBuilder::default();
-        match read_layer(source.member(Box::new(file)), &mut trial, progress, depth + 1) {
+        match read_layer(source.member(file), &mut trial, progress, depth + 1) {
             Ok(read) => {
                 *builder = trial;
                 return Ok(read);

@@ -116,6 +116,10 @@ impl<'a> Stream<'a> {
         let buffer = vec![0; WINDOW];
         Self { reader, buffer, at: 0, end: 0, before: 0, limit, on_disk, last: 0, failure: None, over: false, bomb: false }
     }
+    /// How far the file itself is read.
+    pub(crate) fn on_disk(&self) -> Rc<Cell<u64>> {
+        Rc::clone(&self.on_disk)
+    }
     /// What went wrong while unpacking, if the stream ended with that.
     pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
@@ -388,4 +392,34 @@ const XZ_MEMORY: u64 = 256 << 20;
 /// How much a file of this size may unpack to: 64 MiB, and a thousand times its size.
 pub(crate) fn unpacked_limit(size: u64) -> u64 {
     UNPACKED_FLOOR.saturating_add(size.saturating_mul(RATIO))
+}
+
+/// Maps a file into memory.
+pub(crate) fn map(file: &std::fs::File) -> std::io::Result<memmap2::Mmap> {
+    // SAFETY: the map is only read, and dropped before reading returns. Somebody who shortens the file meanwhile
+    // can end this process with SIGBUS, as with every mapped file; nothing else can go wrong.
+    unsafe { memmap2::Mmap::map(file) }
+}
+
+/// A zip file and its members.
+pub(crate) struct Archive<'a>(zip::ZipArchive<std::io::Cursor<&'a [u8]>>);
+
+impl<'a> Archive<'a> {
+    /// Opens the list of members; the error is the reason in words.
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, String> {
+        zip::ZipArchive::new(std::io::Cursor::new(bytes)).map(Self).map_err(|error| error.to_string())
+    }
+    /// Number of members, folders included.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+    /// The names of all members.
+    pub(crate) fn names(&self) -> Vec<String> {
+        (0..self.len()).filter_map(|member| self.0.name_for_index(member)?.ok().map(|name| name.into_owned())).collect()
+    }
+    /// The content of a member, none for a folder.
+    pub(crate) fn member(&mut self, member: usize) -> Result<Option<Box<dyn Read + '_>>, String> {
+        let file = self.0.by_index(member).map_err(|error| error.to_string())?;
+        Ok(if file.is_dir() { None } else { Some(Box::new(file)) })
+    }
 }

@@ -63,6 +63,7 @@ impl Importer for TorchPickle {
                     trailing(builder, stopped, rest.len());
                 }
                 if read.is_ok()
+                    && builder.warnings.count(WarningKind::Truncated) == 0
                     && let Some(failure) = stream.failure()
                 {
                     let failure = failure.to_owned();

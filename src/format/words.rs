@@ -76,20 +76,13 @@ pub(crate) struct Words {
     pub(crate) empty: StringId,
     /// The number of `N/A`, which stands for no compile context.
     pub(crate) not_available: StringId,
-    /// The number of `action`, the key under which unknown actions keep their name.
-    pub(crate) action: StringId,
 }
 
 impl Words {
     /// Enters all known words into a table.
     pub(crate) fn new(strings: &mut StringTable) -> Self {
-        let mut words = Self {
-            keys: Vec::new(),
-            actions: Vec::new(),
-            empty: strings.intern(""),
-            not_available: strings.intern("N/A"),
-            action: strings.intern("action"),
-        };
+        let mut words =
+            Self { keys: Vec::new(), actions: Vec::new(), empty: strings.intern(""), not_available: strings.intern("N/A") };
         for (key, text) in KEYS {
             put(&mut words.keys, strings.intern(text), *key, Key::Unknown);
         }

@@ -50,7 +50,7 @@ warning_kinds! {
     /// Bytes after the end of the pickle.
     TrailingBytes, "trailing_bytes", Info, "Bytes after the end of the pickle were ignored.";
     /// Keys this version has no place for.
-    UnknownKey, "unknown_key", Info, "Keys that this version does not know; they are kept as extra fields.";
+    UnknownKey, "unknown_key", Info, "Keys that this version does not know: kept as extra fields of events and frames, left out elsewhere.";
     /// Actions this version does not know.
     UnknownAction, "unknown_action", Info, "Events with an unknown action; they are listed but change nothing.";
     /// Block states this version does not know.

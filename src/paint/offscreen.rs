@@ -110,10 +110,12 @@ pub fn measure(size_pt: Vec2, pixels_per_point: f32, mut ui: impl FnMut(&mut Ui)
     context.set_pixels_per_point(pixels_per_point);
     let mut height = 0.0;
     for pass in 0..2 {
-        let _ = context.run_ui(input(size_pt, pixels_per_point, pass), |root| {
+        let mut output = context.run_ui(input(size_pt, pixels_per_point, pass), |root| {
             ui(root);
             height = root.min_rect().height();
         });
+        // Nothing is painted, so textures are dropped on purpose; epaint asks to be told.
+        output.textures_delta.clear();
     }
     height
 }

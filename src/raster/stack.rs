@@ -206,7 +206,8 @@ impl<'a> StackRaster<'a> {
         pixels
     }
 
-    /// The layers of a strip, in stack order. Neighbours that live throughout it and are together under half a pixel are merged.
+    /// The layers of a strip, in stack order. Neighbours that live throughout it and together are under an eighth of a
+    /// pixel are merged: so many layers at most, and no colour moves by more than that.
     fn gather(
         &self,
         live: &[AllocationId],
@@ -216,7 +217,7 @@ impl<'a> StackRaster<'a> {
         layers: &mut Vec<Layer>,
     ) {
         let lives = &self.memory.allocations;
-        let half_pixel = (0.5 / scale) as u64;
+        let eighth = (0.125 / scale) as u64;
         layers.clear();
         let newer = (lives.born_by(moments.start)..lives.born_by(moments.end)).map(AllocationId::of_row);
         for id in live.iter().copied().chain(newer) {
@@ -229,7 +230,7 @@ impl<'a> StackRaster<'a> {
             if let Some(last) = layers.last_mut()
                 && throughout(born, died)
                 && throughout(last.born, last.died)
-                && last.size.saturating_add(size) <= half_pixel
+                && last.size.saturating_add(size) <= eighth
             {
                 let of_last = match last.colour {
                     Colour::One(id) => colours.of(self.memory, id, moments.start).map(f32::from),

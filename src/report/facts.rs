@@ -80,7 +80,7 @@ pub fn collect(snapshot: &Snapshot, memory: &DeviceMemory, curves: &UsageTimelin
     Facts {
         title: short_path(file_name(&snapshot.origin.name), 90),
         origin: origin(snapshot, memory, curves),
-        headline: headline(memory, curves, state, oom, &moment),
+        headline: headline(snapshot, memory, curves, state, &moment),
         account: account(state, oom.map(|oom| memory.trace.sizes()[oom.0 as usize])),
         failed: oom.is_some(),
         request: oom.map(|oom| memory.trace.sizes()[oom.0 as usize]),
@@ -91,11 +91,6 @@ pub fn collect(snapshot: &Snapshot, memory: &DeviceMemory, curves: &UsageTimelin
         warnings: snapshot.warnings.iter().map(|(kind, count, first)| Warnings::message(kind, count, first)).collect(),
         has_history: memory.has_history(),
     }
-}
-
-/// The device's capacity, as far as a recording tells: none does.
-pub fn capacity(_memory: &DeviceMemory) -> Option<u64> {
-    None
 }
 
 fn oom_at(memory: &DeviceMemory, position: Position) -> Option<EventIdx> {
@@ -131,7 +126,7 @@ fn origin(snapshot: &Snapshot, memory: &DeviceMemory, curves: &UsageTimeline) ->
         (_, false) => "not in the file".to_owned(),
     };
     facts.push(("allocator settings", settings));
-    facts.push(("device", memory.title()));
+    facts.push(("device", memory.title().replace("device ", "")));
     facts.push(("events", grouped(memory.trace.len() as u64)));
     if let Some((first, last)) = memory.trace.time_span_us() {
         let lasted = u64::try_from(last.saturating_sub(first)).unwrap_or(0);
@@ -145,12 +140,15 @@ fn origin(snapshot: &Snapshot, memory: &DeviceMemory, curves: &UsageTimeline) ->
     facts
 }
 
-fn headline(memory: &DeviceMemory, curves: &UsageTimeline, state: &MemoryState, oom: Option<EventIdx>, moment: &str) -> String {
+fn headline(snapshot: &Snapshot, memory: &DeviceMemory, curves: &UsageTimeline, state: &MemoryState, moment: &str) -> String {
     let totals = state.totals;
-    if let Some(event) = oom {
+    if let Some(event) = oom_at(memory, state.position) {
         let entry = memory.trace.entry(event);
+        // PyTorch's own message names the segment it asked the driver for, the event the rounded request.
+        let segment = snapshot.settings.segment_size(entry.size);
+        let asked = if segment == entry.size { String::new() } else { format!(" (a new segment of {})", Bytes(segment)) };
         return format!(
-            "Out of memory {moment}: {} wanted, {} allocated of {} reserved, {} left on the device.",
+            "Out of memory {moment}: {}{asked} wanted, {} allocated of {} reserved, {} left on the device.",
             Bytes(entry.size),
             Bytes(totals.allocated),
             Bytes(totals.reserved),
@@ -266,7 +264,7 @@ fn stacks(snapshot: &Snapshot, memory: &DeviceMemory, state: &MemoryState) -> Ve
 }
 
 const fn no_stack_reason() -> &'static str {
-    "    backward threads have no Python frames; or stacks were not recorded"
+    "    no frames were recorded with these allocations"
 }
 
 /// A stack by its telling frame, and up to three of the user's frames that called it.
@@ -287,15 +285,42 @@ fn named(snapshot: &Snapshot, stack: StackId) -> (String, String) {
     (place(frame), format!("{callers}{folded}"))
 }
 
-/// A function's name without what makes C++ names endless.
+/// A function's name without what makes C++ names endless: parameters, and namespaces where it is still long.
 fn short_name(function: &str) -> String {
-    let limit = 60;
-    if function.chars().count() <= limit {
-        return function.to_owned();
+    const LIMIT: usize = 60;
+    let plain = function.replace("(anonymous namespace)::", "");
+    let name = plain.split('(').next().filter(|name| !name.trim().is_empty()).unwrap_or(&plain);
+    if name.chars().count() <= LIMIT {
+        return name.to_owned();
     }
-    let (head, tail): (String, String) = (function.chars().take(limit / 2).collect(), {
-        let skip = function.chars().count() - limit / 2;
-        function.chars().skip(skip).collect()
-    });
-    format!("{head}…{tail}")
+    let own = name.rsplit("::").next().filter(|own| !own.is_empty()).unwrap_or(name);
+    match own.char_indices().nth(LIMIT) {
+        Some((end, _)) => format!("{}…", &own[..end]),
+        None => own.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_readable() {
+        let endless = "x".repeat(100);
+        for (function, short) in [
+            ("forward", "forward"),
+            ("<lambda>", "<lambda>"),
+            ("at::_ops::mm::call(at::Tensor const&, at::Tensor const&)", "at::_ops::mm::call"),
+            ("torch::cuda::(anonymous namespace)::gather_with_cpp()", "torch::cuda::gather_with_cpp"),
+            (
+                "torch::autograd::generated::NllLossBackward0_apply_functional_of_everything(int)",
+                "NllLossBackward0_apply_functional_of_everything",
+            ),
+            ("(odd)", "(odd)"),
+            ("", ""),
+            (endless.as_str(), &format!("{}…", "x".repeat(60))),
+        ] {
+            assert_eq!(short_name(function), short, "{function}");
+        }
+    }
 }

@@ -335,6 +335,8 @@ struct SegmentInfo {
     pool: (i64, i64),
     kind: &'static str,
     expandable: bool,
+    /// The file does not name it: made up around a block that lies in none, and not counted in `reserved`.
+    inferred: bool,
     stack: Option<usize>,
     blocks: Vec<BlockInfo>,
 }
@@ -380,6 +382,7 @@ fn layout(state: &MemoryState, memory: &DeviceMemory, names: Names<'_>, stacks: 
             pool: names.pools.pair(segment.pool),
             kind: segment.class.name(),
             expandable: segment.expandable,
+            inferred: segment.inferred,
             stack,
             blocks,
         });

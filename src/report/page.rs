@@ -2,7 +2,7 @@
 //!
 //! Always: it shows what the window would show, through the same charts and the same painter; it needs no
 //! display. Nothing is cut off: the page grows until its content fits. Words and figures are collected in
-//! [`facts`](crate::report::facts); here they only get their places.
+//! [`crate::report::facts`]; here they only get their places.
 
 use crate::analysis::UsageTimeline;
 use crate::base::{Bytes, Progress};
@@ -28,6 +28,8 @@ const LEAST_USAGE_PT: f32 = 260.0;
 const LEAST_LAYOUT_PT: f32 = 160.0;
 /// The tallest layout picture; a file with more groups than that holds says how many are left out.
 const MOST_LAYOUT_PT: f32 = 4000.0;
+/// Most names in the legend: hundreds of streams would fill the page.
+const MOST_LEGEND: usize = 24;
 /// Most pixels of a page, in millions: 400 MB while it is painted.
 const MOST_MEGAPIXELS: u64 = 100;
 
@@ -54,7 +56,7 @@ pub fn render_report(
         replay,
         state: &state,
         facts: facts::collect(snapshot, memory, &curves, &state),
-        clock: Clock::new(&memory.trace, TimeAxis::Events),
+        clock: Clock::of(memory, TimeAxis::Events),
         inks: Inks::new(snapshot, options.colour_by),
         curves: &curves,
         palette,
@@ -78,34 +80,37 @@ struct Page<'a> {
     width: f32,
 }
 
-/// Heights of the two pictures.
+/// Heights of the two pictures, and the layout's scale.
 #[derive(Clone, Copy)]
 struct Heights {
     usage: f32,
     layout: f32,
+    bytes_per_row: u64,
 }
 
 impl Page<'_> {
     fn paint(&self, wanted_height: f32) -> Result<RgbaImage, ReportError> {
-        let groups = segment_map::draw(&self.layout_input(LEAST_LAYOUT_PT)).content_height_pt;
-        let mut heights = Heights { usage: LEAST_USAGE_PT, layout: groups.clamp(LEAST_LAYOUT_PT, MOST_LAYOUT_PT) };
-        if !self.facts.has_history {
-            heights.usage = 0.0;
+        let usage = if self.facts.has_history { LEAST_USAGE_PT } else { 0.0 };
+        let mut heights = Heights { usage, layout: 0.0, bytes_per_row: 1 };
+        let has_layout = !self.state.segments.is_empty();
+        if has_layout {
+            heights = self.fit_layout(heights, LEAST_LAYOUT_PT, MOST_LAYOUT_PT);
         }
-        if self.state.segments.is_empty() {
-            heights.layout = 0.0;
+        let size = vec2(self.width, 20_000.0);
+        let measure = |heights| paint::offscreen::measure(size, self.scale, |ui| self.lay_out(ui, heights, &mut None)).ceil();
+        let used = measure(heights);
+        let left_over = (wanted_height - used).max(0.0);
+        if has_layout && 0.0 < left_over {
+            let share = if 0.0 < usage { 0.6 } else { 1.0 };
+            let room = heights.layout + (left_over * share).floor();
+            heights = self.fit_layout(heights, room, room);
         }
-        let used = paint::offscreen::measure(vec2(self.width, 20_000.0), self.scale, |ui| self.lay_out(ui, heights, &mut None));
-        let height = wanted_height.max(used.ceil());
-        let left_over = height - used;
-        if 0.0 < heights.layout && 0.0 < heights.usage {
-            heights.usage += (left_over * 0.4).floor();
-            heights.layout += (left_over * 0.6).floor();
-        } else if 0.0 < heights.layout {
-            heights.layout += left_over.floor();
-        } else if 0.0 < heights.usage {
-            heights.usage += left_over.floor();
+        // What the layout does not need goes to the usage picture; a page without one is as long as its content.
+        let used = measure(heights);
+        if 0.0 < usage {
+            heights.usage += (wanted_height - used).max(0.0).floor();
         }
+        let height = measure(heights);
         let (w, h) = ((self.width * self.scale).round() as u64, (height * self.scale).round() as u64);
         if MOST_MEGAPIXELS * 1_000_000 < w * h {
             return Err(ReportError::TooLarge { width: w, height: h, limit: MOST_MEGAPIXELS });
@@ -134,7 +139,7 @@ impl Page<'_> {
                 self.usage(ui, heights.usage, texture);
             }
             if 0.0 < heights.layout {
-                self.layout(ui, heights.layout);
+                self.layout(ui, heights);
             }
             self.stacks(ui);
             self.notes(ui);
@@ -163,8 +168,11 @@ impl Page<'_> {
                     let format = egui::TextFormat::simple(FontId::proportional(13.0), paint::colour(self.palette, ink));
                     job.append(&words, 0.0, format);
                 }
-                job.wrap.max_width = self.width - 2.0 * MARGIN_PT;
-                ui.label(job);
+                // It goes to the next line as a whole; only what is longer than a line breaks inside.
+                let room = self.width - 2.0 * MARGIN_PT;
+                job.wrap.max_width = room;
+                let galley = ui.fonts_mut(|fonts| fonts.layout_job(job));
+                ui.add(egui::Label::new(galley).extend());
                 ui.add_space(10.0);
             }
         });
@@ -177,10 +185,15 @@ impl Page<'_> {
     }
     fn counters(&self, ui: &mut Ui) {
         ui.add_space(10.0);
-        let cell = 174.0;
+        let cell = 168.0;
         let across = ((self.width - 2.0 * MARGIN_PT) / cell).floor().max(1.0) as usize;
         let counters = &self.facts.counters;
-        for row in counters.chunks(across.min(counters.len().div_ceil(counters.len().div_ceil(across)))) {
+        if counters.is_empty() {
+            return;
+        }
+        // As many rows as needed, each as full as the others.
+        let rows = counters.len().div_ceil(across);
+        for row in counters.chunks(counters.len().div_ceil(rows)) {
             ui.horizontal(|ui| {
                 for counter in row {
                     ui.allocate_ui_with_layout(vec2(cell - 8.0, 58.0), egui::Layout::top_down(egui::Align::Min), |ui| {
@@ -202,6 +215,7 @@ impl Page<'_> {
         let aside =
             format!("live allocations stacked by age, the oldest at the bottom; {colours}; the blue line is the moment below");
         self.section(ui, "Memory over time", &aside);
+        self.legend(ui);
         let width = self.width - 2.0 * MARGIN_PT;
         let none = UsageInput {
             snapshot: self.snapshot,
@@ -214,7 +228,8 @@ impl Page<'_> {
             time: 0.0..0.0,
             bytes: 0.0..0.0,
             rasters: &[],
-            capacity: facts::capacity(self.memory),
+            // No recording states how large the device is.
+            capacity: None,
             cursor: Some(self.state.position),
             range: None,
             marks: &[],
@@ -235,7 +250,13 @@ impl Page<'_> {
         let drawing = usage::draw(&UsageInput { rasters, ..none });
         self.picture(ui, &drawing, texture.as_ref());
     }
-    fn layout_input(&self, height: f32) -> SegmentMapInput<'_> {
+    /// The layout's height and scale if it may be `room` high, or as high as its groups need, up to `most`.
+    fn fit_layout(&self, heights: Heights, room: f32, most: f32) -> Heights {
+        let map = segment_map::draw(&self.layout_input(room, None));
+        let layout = map.content_height_pt.ceil().min(most.max(room));
+        Heights { layout, bytes_per_row: map.bytes_per_row, ..heights }
+    }
+    fn layout_input(&self, height: f32, bytes_per_row: Option<u64>) -> SegmentMapInput<'_> {
         SegmentMapInput {
             snapshot: self.snapshot,
             memory: self.memory,
@@ -244,15 +265,15 @@ impl Page<'_> {
             width_pt: self.width - 2.0 * MARGIN_PT,
             height_pt: height,
             scroll_pt: 0.0,
-            bytes_per_row: None,
+            bytes_per_row,
             focus: None,
             request: self.facts.request,
             selected: None,
             hovered: None,
         }
     }
-    fn layout(&self, ui: &mut Ui, height: f32) {
-        let map = segment_map::draw(&self.layout_input(height));
+    fn layout(&self, ui: &mut Ui, heights: Heights) {
+        let map = segment_map::draw(&self.layout_input(heights.layout, Some(heights.bytes_per_row)));
         let small = if self.facts.request.is_some() { ", hatched where too small for the request" } else { "" };
         let aside = format!(
             "every segment to scale, a full row is {}; blocks in colour, rounding paler, pending frees hatched; free memory is blank{small}",
@@ -260,7 +281,7 @@ impl Page<'_> {
         );
         self.section(ui, &format!("Layout {}", self.facts.moment), &aside);
         self.picture(ui, &map.drawing, None);
-        if height + 1.0 < map.content_height_pt {
+        if heights.layout + 1.0 < map.content_height_pt {
             let sentence = "Not all pools and streams have room on this page; the window shows them all.";
             ui.label(self.text(sentence, 12.0, Ink::WeakText));
         }
@@ -277,31 +298,57 @@ impl Page<'_> {
         let aside =
             format!("allocated bytes by allocating stack, {}; frames of PyTorch and Python are folded", self.facts.moment);
         self.section(ui, "Who holds the memory", &aside);
-        let inner = self.width - 2.0 * MARGIN_PT;
         for row in &self.facts.stacks {
             ui.horizontal(|ui| {
-                let (swatch, _) = ui.allocate_exact_size(vec2(12.0, 12.0), egui::Sense::hover());
-                let colour = row.colour.filter(|_| self.inks.by() == ColourBy::Stack);
-                if let Some(hash) = colour {
-                    let block = if row.is_stack { BlockColour::Stack(hash) } else { BlockColour::NoStack };
-                    ui.painter().rect_filled(swatch, 2.0, paint::colour(self.palette, Ink::Block(block)));
+                if self.inks.by() == ColourBy::Stack {
+                    let block = match row.colour {
+                        Some(hash) if row.is_stack => Some(BlockColour::Stack(hash)),
+                        Some(_) => Some(BlockColour::NoStack),
+                        None => None,
+                    };
+                    self.swatch(ui, block);
                 }
                 self.cell(ui, 86.0, &row.bytes, Ink::Text, egui::Align::Max);
                 self.cell(ui, 52.0, &row.share, Ink::WeakText, egui::Align::Max);
                 self.cell(ui, 96.0, &row.count, Ink::WeakText, egui::Align::Max);
                 ui.add_space(8.0);
-                let room = (inner - 300.0).max(100.0);
                 let mut job = egui::text::LayoutJob::default();
                 for (words, ink) in [(&row.place, Ink::Text), (&row.callers, Ink::WeakText)] {
                     let format = egui::TextFormat::simple(FontId::proportional(13.0), paint::colour(self.palette, ink));
                     job.append(words, 0.0, format);
                 }
-                job.wrap.max_width = room;
-                job.wrap.max_rows = 1;
-                job.wrap.break_anywhere = true;
-                ui.label(job);
+                let max_width = ui.available_width().max(100.0);
+                job.wrap = egui::text::TextWrapping { max_width, max_rows: 1, break_anywhere: true, ..Default::default() };
+                let galley = ui.fonts_mut(|fonts| fonts.layout_job(job));
+                ui.add(egui::Label::new(galley).extend());
             });
         }
+    }
+    /// A patch of a block's colour; an empty place for none.
+    fn swatch(&self, ui: &mut Ui, block: Option<BlockColour>) {
+        let (patch, _) = ui.allocate_exact_size(vec2(12.0, 12.0), egui::Sense::hover());
+        if let Some(block) = block {
+            ui.painter().rect_filled(patch, 2.0, paint::colour(self.palette, Ink::Block(block)));
+        }
+    }
+    /// What the colours mean, where they do not mean stacks (those are named in the table).
+    fn legend(&self, ui: &mut Ui) {
+        let mut legend = self.inks.legend(self.snapshot);
+        if legend.is_empty() {
+            return;
+        }
+        let left_out = legend.len().saturating_sub(MOST_LEGEND);
+        legend.truncate(MOST_LEGEND);
+        ui.horizontal_wrapped(|ui| {
+            for (block, name) in legend {
+                self.swatch(ui, Some(block));
+                ui.add(egui::Label::new(self.text(name, 12.0, Ink::WeakText)).extend());
+                ui.add_space(8.0);
+            }
+            if 0 < left_out {
+                ui.label(self.text(format!("and {left_out} more"), 12.0, Ink::WeakText));
+            }
+        });
     }
     fn cell(&self, ui: &mut Ui, width: f32, words: &str, ink: Ink, align: egui::Align) {
         ui.allocate_ui_with_layout(vec2(width, 16.0), egui::Layout::top_down(align), |ui| {

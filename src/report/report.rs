@@ -14,7 +14,8 @@ pub use crate::chart::Theme;
 pub struct ReportOptions {
     /// Width of the page in points; widened if less than what a page needs.
     pub width_pt: u32,
-    /// Height of the page in points; the page grows if its content needs more, nothing is ever cut off.
+    /// Height of the page in points, filled by its pictures; it grows if its content needs more (nothing is ever
+    /// cut off), and is less where there is no picture to fill it.
     pub height_pt: u32,
     /// Pixels a point.
     pub scale: f32,

@@ -9,7 +9,6 @@ use crate::session::opening::{self, Source};
 use crate::session::workspace::{Place, Window, Workspace};
 use crate::session::{Answer, Command, Message, Session, samples, source_file};
 use std::ops::Range;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The part of the axis that no zoom goes below, in axis units: an event, or a microsecond, fills the view.
@@ -17,7 +16,7 @@ const SHORTEST_WINDOW: f64 = 1.0;
 /// The part of the byte axis that no zoom goes below.
 const SHORTEST_BYTES: f64 = 4096.0;
 /// A dialog that closes sooner than this was never there (`rfd` cannot tell "cancelled" from "no dialog").
-const NO_DIALOG: Duration = Duration::from_millis(300);
+pub(super) const NO_DIALOG: Duration = Duration::from_millis(300);
 
 impl Session {
     /// Applies one command.
@@ -39,11 +38,17 @@ impl Session {
             Command::SetDevice(device) => self.set_device(device),
             Command::MoveCursor(position) => self.move_cursor(|_, _| position),
             Command::StepCursor(events) => {
-                self.move_cursor(|place, _| Position((i64::from(place.cursor.0).saturating_add(events)).clamp(0, i64::from(u32::MAX)) as u32));
+                self.move_cursor(|place, _| {
+                    Position((i64::from(place.cursor.0).saturating_add(events)).clamp(0, i64::from(u32::MAX)) as u32)
+                });
             }
             Command::StepOom { forward } => self.move_cursor(|place, memory| {
                 let ooms = memory.trace.ooms().iter().map(|event| Position::after(*event));
-                let next = if forward { ooms.clone().find(|oom| place.cursor < *oom) } else { ooms.rev().find(|oom| *oom < place.cursor) };
+                let next = if forward {
+                    ooms.clone().find(|oom| place.cursor < *oom)
+                } else {
+                    ooms.rev().find(|oom| *oom < place.cursor)
+                };
                 next.unwrap_or(place.cursor)
             }),
             Command::GoToLastOom => {
@@ -97,9 +102,14 @@ impl Session {
                 let newer = self.history.redo(&self.workspace);
                 self.restore(newer);
             }
-            Command::Cancel(job) => self.jobs.cancel(job),
+            Command::Cancel(job) => {
+                self.stopped.insert(job);
+                self.jobs.cancel(job);
+            }
             Command::Dismiss(note) => self.notes.retain(|other| other.id != note),
+            Command::AskTarget(name) => self.ask_target(name),
             Command::ExportReport(path) => self.export_report(path),
+            Command::SavePicture { path, width, rgb } => self.save_picture(path, width, rgb),
             Command::OpenSource { file, line } => {
                 let editor = std::env::var("FRAGSCOPE_EDITOR").ok();
                 let spec = JobSpec { title: "starting the editor".into(), slot: None, lane: Lane::Own, listed: false };
@@ -287,10 +297,6 @@ impl Session {
             let room = ((to - from) * 0.1).max(SHORTEST_WINDOW);
             self.set_window(from - room..to + room);
         }
-    }
-
-    fn export_report(&mut self, path: Option<PathBuf>) {
-        let _ = path;
     }
 }
 

@@ -20,6 +20,10 @@ impl Session {
             JobEvent::Delivered(Message::Answer(put)) => put(self.memo.get_mut()),
             JobEvent::Delivered(Message::Commands(commands)) => self.commands.get_mut().extend(commands),
             JobEvent::Delivered(Message::Picture(key, look, raster)) => self.pictures.get_mut().arrive(key, look, raster),
+            JobEvent::Delivered(Message::Target(path)) => {
+                let number = self.target.as_ref().map_or(0, |(number, _)| *number) + 1;
+                self.target = Some((number, path));
+            }
             JobEvent::Delivered(Message::Note { text, is_error }) => self.note(text, is_error),
             JobEvent::Ended { status, result } => self.job_ended(&status, result),
         }
@@ -39,8 +43,13 @@ impl Session {
         if let Some(device) = device {
             self.workspace.devices.insert(id, device);
         }
-        self.workspace.active = Some(id);
-        self.documents.push(document);
+        // Files that were opened together may be read in any order: tabs keep the order of opening, and the
+        // one that was opened last is in front.
+        if self.workspace.active.is_none_or(|active| active < id) {
+            self.workspace.active = Some(id);
+        }
+        let at = self.documents.partition_point(|other| other.id < id);
+        self.documents.insert(at, document);
         self.history.restart(&self.workspace);
     }
 
@@ -59,9 +68,15 @@ impl Session {
 
     fn job_ended(&mut self, status: &JobStatus, result: Result<(), JobError>) {
         let opened = self.opening.remove(&status.id);
-        self.pictures.get_mut().job_ended(status.id);
+        let stopped = self.stopped.remove(&status.id);
+        self.pictures.get_mut().job_ended(status.id, matches!(&result, Err(error) if *error != JobError::Cancelled));
         let Err(error) = result else { return };
-        self.memo.get_mut().job_ended(status.id, &error);
+        let told = if stopped {
+            JobError::Failed(format!("Stopped: {}. Ask again in another way.", status.title))
+        } else {
+            error.clone()
+        };
+        self.memo.get_mut().job_ended(status.id, &told);
         if let Some(id) = opened {
             // Shown in part already: without its replays it is of no use.
             if self.documents.iter().any(|document| document.id == id) {

@@ -80,8 +80,19 @@ pub enum Command {
     Cancel(JobId),
     /// Takes a message away.
     Dismiss(u64),
-    /// Writes the report of the moment at the cursor; without a path the system's dialog asks for one.
-    ExportReport(Option<PathBuf>),
+    /// Asks where to save through the system's dialog; what was picked is [`crate::session::Session::target`].
+    AskTarget(String),
+    /// Writes the report of the moment at the cursor.
+    ExportReport(PathBuf),
+    /// Writes a picture of the screen.
+    SavePicture {
+        /// Where to.
+        path: PathBuf,
+        /// Pixels a row.
+        width: u32,
+        /// Red, green, blue of each pixel.
+        rgb: Arc<[u8]>,
+    },
     /// Opens a source file at a line in the user's editor.
     OpenSource {
         /// The file as the snapshot names it.

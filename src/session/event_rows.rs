@@ -44,6 +44,14 @@ impl EventRows {
             EventRows::Some(rows) => rows.partition_point(|other| *other < event).min(rows.len().saturating_sub(1)),
         }
     }
+    /// The row of the first event behind this one that passes; the first row behind the last.
+    pub fn row_behind(&self, event: EventIdx) -> usize {
+        let behind = match self {
+            EventRows::All(_) => event.0 as usize + 1,
+            EventRows::Some(rows) => rows.partition_point(|other| *other <= event),
+        };
+        if behind < self.len() { behind } else { 0 }
+    }
 }
 
 impl HeapSize for EventRows {
@@ -124,7 +132,7 @@ impl Needle {
         };
         let digits = label.strip_prefix("0x").or_else(|| label.strip_prefix('b').filter(|rest| 4 <= rest.len())).unwrap_or(label);
         let digits = (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| digits.to_owned());
-        let address = digits.as_ref().filter(|digits| 6 <= digits.len()).and_then(|d| u64::from_str_radix(d, 16).ok());
+        let address = digits.as_ref().and_then(|d| u64::from_str_radix(d, 16).ok());
         Some(Needle { stacks, notes, digits, address, use_number, text })
     }
     fn finds(&self, memory: &DeviceMemory, event: EventIdx) -> bool {
@@ -134,14 +142,16 @@ impl Needle {
         if in_stack(entry.stack) || subject.is_some_and(|life| in_stack(life.stack)) {
             return true;
         }
-        let address_fits = || {
-            self.digits.as_ref().is_some_and(|digits| {
+        let address_fits = match self.use_number {
+            // A label names one block.
+            Some(number) => subject.is_some_and(|life| life.use_number == number && Some(life.address) == self.address),
+            None => self.digits.as_ref().is_some_and(|digits| {
+                let long_enough = 6 <= digits.len();
                 let inside = self.address.is_some_and(|at| entry.address <= at && at - entry.address < entry.size);
-                inside || format!("{:x}", entry.address).contains(digits.as_str())
-            })
+                (long_enough && inside) || format!("{:x}", entry.address).contains(digits.as_str())
+            }),
         };
-        let use_fits = || self.use_number.is_none_or(|number| subject.is_some_and(|life| life.use_number == number));
         let note_fits = || memory.trace.extras_of(event).iter().any(|extra| self.notes.contains(&extra.value));
-        (address_fits() && use_fits()) || note_fits() || entry.action.name().contains(&self.text)
+        address_fits || note_fits() || entry.action.name().contains(&self.text)
     }
 }

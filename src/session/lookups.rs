@@ -14,7 +14,6 @@ pub struct ClockOf;
 pub struct WeighedClock {
     /// The clock.
     pub clock: Clock,
-    bytes: usize,
 }
 
 impl Query for ClockOf {
@@ -24,16 +23,13 @@ impl Query for ClockOf {
 
     fn answer(asked: &Asked<'_>, axis: &TimeAxis, progress: &Progress) -> Result<WeighedClock, Cancelled> {
         progress.check()?;
-        let trace = &asked.memory().trace;
-        let clock = Clock::new(trace, *axis);
-        let bytes = if clock.axis() == TimeAxis::Time { trace.len() * size_of::<u64>() } else { 0 };
-        Ok(WeighedClock { clock, bytes })
+        Ok(WeighedClock { clock: Clock::of(asked.memory(), *axis) })
     }
 }
 
 impl HeapSize for WeighedClock {
     fn heap_size(&self) -> usize {
-        self.bytes
+        self.clock.heap_bytes()
     }
 }
 

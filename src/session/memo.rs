@@ -104,8 +104,7 @@ impl Memo {
         };
         let place = (scope.document, scope.device, slot);
         let key = (scope, params.clone());
-        let entry =
-            table.entries.entry(key).or_insert_with(|| Entry { state: State::Pending(start()), bytes: 0, asked: clock });
+        let entry = table.entries.entry(key).or_insert_with(|| Entry { state: State::Pending(start()), bytes: 0, asked: clock });
         entry.asked = clock;
         match &entry.state {
             State::Ready(value) => {

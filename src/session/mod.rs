@@ -10,6 +10,7 @@ mod arrive;
 pub mod command;
 pub mod document;
 pub mod event_rows;
+mod export;
 pub mod history;
 pub mod jobs;
 pub mod lookups;
@@ -41,7 +42,7 @@ use persist::Saved;
 use pictures::{Look, PictureKey, Pictures};
 use std::any::TypeId;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -83,6 +84,7 @@ pub(crate) enum Message {
     Answer(Box<dyn FnOnce(&mut Memo) + Send>),
     Commands(Vec<Command>),
     Picture(PictureKey, Look, Raster),
+    Target(PathBuf),
     Note { text: String, is_error: bool },
 }
 
@@ -95,6 +97,7 @@ impl std::fmt::Debug for Message {
             Message::Answer(_) => "Answer",
             Message::Commands(_) => "Commands",
             Message::Picture(..) => "Picture",
+            Message::Target(_) => "Target",
             Message::Note { .. } => "Note",
         })
     }
@@ -107,6 +110,8 @@ pub struct Session {
     history: History,
     jobs: Jobs<Message>,
     opening: BTreeMap<JobId, DocumentId>,
+    /// Jobs the user stopped: what they were to answer is not asked again.
+    stopped: BTreeSet<JobId>,
     memo: RefCell<Memo>,
     pictures: RefCell<Pictures>,
     commands: RefCell<Vec<Command>>,
@@ -116,6 +121,7 @@ pub struct Session {
     saved: Saved,
     folder: Option<PathBuf>,
     dialogs: Option<Arc<dyn Dialogs>>,
+    target: Option<(u64, PathBuf)>,
     next_document: u64,
     next_note: u64,
 }
@@ -125,14 +131,14 @@ impl Session {
     pub fn new(folder: Option<PathBuf>) -> Session {
         let saved = folder.as_deref().map(persist::load).unwrap_or_default();
         let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2) - 1);
-        let workspace =
-            Workspace { axis: saved.axis(), colour_by: saved.colour_by(), ..Workspace::default() };
+        let workspace = Workspace { axis: saved.axis(), colour_by: saved.colour_by(), ..Workspace::default() };
         Session {
             documents: Vec::new(),
             workspace,
             history: History::default(),
             jobs: Jobs::new(workers),
             opening: BTreeMap::new(),
+            stopped: BTreeSet::new(),
             memo: RefCell::new(Memo::new(ANSWER_BUDGET)),
             pictures: RefCell::default(),
             commands: RefCell::default(),
@@ -142,6 +148,7 @@ impl Session {
             saved,
             folder,
             dialogs: None,
+            target: None,
             next_document: 0,
             next_note: 0,
         }
@@ -203,6 +210,10 @@ impl Session {
     /// Messages that were not taken away yet.
     pub fn notes(&self) -> &[Note] {
         &self.notes
+    }
+    /// The place to save to that was picked last, with a number that grows with each picking.
+    pub fn target(&self) -> Option<&(u64, PathBuf)> {
+        self.target.as_ref()
     }
     /// Jobs under way.
     pub fn running(&self) -> Vec<JobStatus> {
@@ -297,12 +308,8 @@ impl Session {
     fn save(&mut self) {
         if let Some(folder) = self.folder.clone() {
             let saved = self.saved.clone();
-            let spec = JobSpec {
-                title: "remembering".into(),
-                slot: Some(Slot::of(&"remembering")),
-                lane: Lane::Shared,
-                listed: false,
-            };
+            let spec =
+                JobSpec { title: "remembering".into(), slot: Some(Slot::of(&"remembering")), lane: Lane::Shared, listed: false };
             // Not being able to remember is no reason to disturb anybody.
             self.jobs.start(spec, move |_| persist::store(&folder, &saved).or(Ok(())));
         }

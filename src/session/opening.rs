@@ -9,11 +9,11 @@ use crate::chart::TimeAxis;
 use crate::format;
 use crate::model::Snapshot;
 use crate::replay::Replay;
-use crate::session::lookups::ClockOf;
+use crate::session::Message;
 use crate::session::document::{Document, DocumentId};
 use crate::session::jobs::{JobContext, JobError};
+use crate::session::lookups::ClockOf;
 use crate::session::memo::{Memo, Scope};
-use crate::session::Message;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -32,7 +32,9 @@ impl Source {
     /// The short name on the tab.
     pub fn title(&self) -> String {
         match self {
-            Source::Path(path) => path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned()),
+            Source::Path(path) => {
+                path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned())
+            }
             Source::Bytes(name, _) => name.clone(),
             Source::Sample(title, _) => (*title).to_owned(),
         }
@@ -55,8 +57,7 @@ pub(super) fn open(source: &Source, id: DocumentId, cx: &JobContext<Message>) ->
         Source::Path(path) => Some(path.clone()),
         Source::Bytes(..) | Source::Sample(..) => None,
     };
-    let document =
-        Document { id, title: source.title(), path, snapshot: Arc::clone(&snapshot), replays: None, generation: 0 };
+    let document = Document { id, title: source.title(), path, snapshot: Arc::clone(&snapshot), replays: None, generation: 0 };
     cx.send(Message::Document(document));
     let subject = Subject { snapshot: &snapshot, replays: &[] };
     if let Some(device) = snapshot.busiest_device() {
@@ -77,7 +78,12 @@ pub(super) fn open(source: &Source, id: DocumentId, cx: &JobContext<Message>) ->
 }
 
 /// Answers a question inside a job and delivers it to the memo.
-pub(super) fn deliver<Q: Query>(asked: &Asked<'_>, scope: Scope, params: Q::Params, cx: &JobContext<Message>) -> Result<(), JobError> {
+pub(super) fn deliver<Q: Query>(
+    asked: &Asked<'_>,
+    scope: Scope,
+    params: Q::Params,
+    cx: &JobContext<Message>,
+) -> Result<(), JobError> {
     let answer = Arc::new(Q::answer(asked, &params, &cx.progress)?);
     cx.send(Message::Answer(Box::new(move |memo: &mut Memo| memo.put::<Q>(scope, params, answer))));
     Ok(())
@@ -89,7 +95,5 @@ fn read(source: &Source, progress: &Progress) -> Result<Snapshot, JobError> {
         Source::Bytes(name, bytes) => format::open_bytes(name, bytes, progress),
         Source::Sample(title, bytes) => format::open_bytes(title, bytes, progress),
     };
-    read.map_err(|error| {
-        if progress.check().is_err() { JobError::Cancelled } else { JobError::Failed(error.to_string()) }
-    })
+    read.map_err(|error| if progress.check().is_err() { JobError::Cancelled } else { JobError::Failed(error.to_string()) })
 }

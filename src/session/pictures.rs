@@ -62,7 +62,9 @@ pub(super) struct Pictures {
 #[derive(Default)]
 struct PicturePlace {
     shown: Option<Arc<Picture>>,
-    job: Option<JobId>,
+    job: Option<(JobId, Look)>,
+    /// What could not be painted, so that it is not tried again every frame.
+    failed: Option<Look>,
 }
 
 impl Pictures {
@@ -71,10 +73,10 @@ impl Pictures {
         let picture = Picture { look, raster, serial: self.serial };
         self.places.entry(key).or_default().shown = Some(Arc::new(picture));
     }
-    pub(super) fn job_ended(&mut self, job: JobId) {
+    pub(super) fn job_ended(&mut self, job: JobId, failed: bool) {
         for place in self.places.values_mut() {
-            if place.job == Some(job) {
-                place.job = None;
+            if let Some((_, look)) = place.job.take_if(|(running, _)| *running == job) {
+                place.failed = failed.then_some(look);
             }
         }
     }
@@ -92,14 +94,19 @@ impl Session {
         let mut pictures = self.pictures.borrow_mut();
         let place = pictures.places.entry(key).or_default();
         let shown = place.shown.clone().filter(|picture| picture.look.axis == look.axis && picture.look.theme == look.theme);
-        if place.job.is_some() || shown.as_ref().is_some_and(|picture| picture.look == *look) {
+        if place.job.is_some()
+            || place.failed.as_ref() == Some(look)
+            || shown.as_ref().is_some_and(|picture| picture.look == *look)
+        {
             return shown;
         }
-        let (Answer::Ready(usage), Answer::Ready(inks)) = (self.ask::<UsageTimeline>(()), self.ask::<InksOf>(look.colour_by)) else {
+        let (Answer::Ready(usage), Answer::Ready(inks)) = (self.ask::<UsageTimeline>(()), self.ask::<InksOf>(look.colour_by))
+        else {
             return shown;
         };
         let Some(replays) = document.replays.clone() else { return shown };
-        let (snapshot, look, view) = (Arc::clone(&document.snapshot), look.clone(), view());
+        let (snapshot, view, wanted) = (Arc::clone(&document.snapshot), view(), look.clone());
+        let look = look.clone();
         // No slot: a picture under way is never cancelled by the next one, or a moving view would stay blank.
         let spec = JobSpec { title: "painting".into(), slot: None, lane: Lane::Shared, listed: false };
         let status = self.jobs.start(spec, move |cx| {
@@ -111,7 +118,7 @@ impl Session {
             cx.send(Message::Picture(key, look, raster));
             Ok(())
         });
-        place.job = Some(status.id);
+        place.job = Some((status.id, wanted));
         shown
     }
 }

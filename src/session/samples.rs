@@ -33,12 +33,28 @@ pub const SAMPLES: &[Sample] = &[
         "Out of memory by fragmentation",
         "A server on 8 GiB dies wanting 52 MiB while 972 MiB of its reserved memory are free, in 179 gaps of at most 27.5 MiB."
     ),
-    sample!("training", "Five training steps", "A transformer with Adam and mixed precision: activations pile up in forward and melt away in backward."),
-    sample!("expandable_segments", "Expandable segments", "The training job with expandable_segments:True: two ranges that grow by mapping instead of a hundred segments."),
+    sample!(
+        "training",
+        "Five training steps",
+        "A transformer with Adam and mixed precision: activations pile up in forward and melt away in backward."
+    ),
+    sample!(
+        "expandable_segments",
+        "Expandable segments",
+        "The training job with expandable_segments:True: two ranges that grow by mapping instead of a hundred segments."
+    ),
     sample!("private_pools", "CUDA graphs", "Memory in private pools, which serves no other request."),
-    sample!("streams", "Several streams", "Blocks given back that wait for another stream, and free memory of one stream that serves no other."),
+    sample!(
+        "streams",
+        "Several streams",
+        "Blocks given back that wait for another stream, and free memory of one stream that serves no other."
+    ),
     sample!("two_devices", "Two devices", "One process on two devices, each with its own history."),
-    sample!("late_start", "Recorded from the middle", "Recording was switched on late: what was live by then has no allocation event."),
+    sample!(
+        "late_start",
+        "Recorded from the middle",
+        "Recording was switched on late: what was live by then has no allocation event."
+    ),
     sample!("segments_only", "Without history", "Recording was never switched on: only the memory at the moment of the dump."),
 ];
 

@@ -21,7 +21,11 @@ pub fn open(file: &str, line: i64, editor: Option<&str>) -> Result<(), String> {
         .stderr(Stdio::null())
         .spawn()
         .map(drop)
-        .map_err(|error| format!("Could not start {program} to open {file}: {error}. Set FRAGSCOPE_EDITOR, e.g. to `code -g {{file}}:{{line}}`."))
+        .map_err(|error| {
+            format!(
+                "Could not start {program} to open {file}: {error}. Set FRAGSCOPE_EDITOR, e.g. to `code -g {{file}}:{{line}}`."
+            )
+        })
 }
 
 fn checked(file: &str) -> Result<PathBuf, String> {

@@ -1,1 +1,18 @@
 //! Floor 9: the window. With `paint` the only folder that knows egui.
+//!
+//! [`run`] opens it. A frame is: tick the session ([`app`]), show the shell ([`shell`]), which shows the
+//! [`views`] as tiles. Views read the session and send commands; nothing here starts a thread or opens a file.
+
+pub mod app;
+pub mod frame_times;
+pub mod keys;
+pub mod panels;
+mod run;
+pub mod screenshot;
+pub mod shell;
+pub mod theme;
+pub mod tiles;
+pub mod views;
+pub mod widgets;
+
+pub use run::{UiError, run};

@@ -355,3 +355,84 @@ fn any_recording_keeps_the_laws() {
         assert!(result.is_ok(), "round {round}:\n{text}");
     }
 }
+
+/// The recording of a device as if it had begun `cut` events later, made from what the snapshot shows.
+fn cut(snapshot: &Snapshot, device: &DeviceMemory, cut: usize) -> Snapshot {
+    let end = Replay::new(device).state_at(device, device.end());
+    let mut builder = SnapshotBuilder::default();
+    builder.settings = snapshot.settings.clone();
+    builder.stacks = snapshot.stacks.clone();
+    builder.streams = snapshot.streams.clone();
+    builder.pools = snapshot.pools.clone();
+    let record = builder.device(0);
+    record.trace = device.trace.slice(cut..device.trace.len());
+    record.segments_known = true;
+    record.segments = end
+        .segments
+        .iter()
+        .map(|segment| SegmentRecord {
+            address: segment.address,
+            size: segment.size,
+            stream: segment.stream,
+            pool: segment.pool,
+            class: segment.class,
+            expandable: segment.expandable,
+            stack: segment.stack,
+            blocks: end
+                .blocks_of(segment)
+                .iter()
+                .map(|block| BlockRecord {
+                    address: Some(block.address),
+                    size: block.size,
+                    requested: Some(block.requested),
+                    state: block.state,
+                    stack: block.allocation.map_or(StackId::EMPTY, |id| device.allocations.stacks()[id.0 as usize]),
+                })
+                .collect(),
+            stated_totals: [None; 3],
+        })
+        .collect();
+    builder.finish(Origin::default(), &Progress::new()).expect("not cancelled")
+}
+
+/// A recording that starts late shows the same states as the whole one: reserved, requested and who lives
+/// exactly, block sizes up to what one older block may own behind it.
+#[test]
+fn a_late_start_shows_the_same_states() {
+    for name in ["training", "fragmentation_oom", "expandable_segments", "private_pools", "streams", "two_devices"] {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("sample_snapshots/{name}.pickle.gz"));
+        let whole = fragscope::format::open(&path, &Progress::new()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let device = &whole.devices.as_slice()[0];
+        let truth = UsageTimeline::of(device, &Progress::new()).expect("not cancelled");
+        for share in [0, 7, 3, 2] {
+            let from = device.trace.len().checked_div(share).unwrap_or(0);
+            let late = cut(&whole, device, from);
+            let late_device = &late.devices.as_slice()[0];
+            let timeline = UsageTimeline::of(late_device, &Progress::new()).expect("not cancelled");
+            let older = late_device.allocations.born_by(Position::START) as u64;
+            let mut inexact = 0;
+            for position in 0..=late_device.end().0 {
+                let (a, b) = (timeline.totals_at(Position(position)), truth.totals_at(Position(position + from as u32)));
+                assert_eq!((a.reserved, a.requested), (b.reserved, b.requested), "{name} from {from} at {position}");
+                let off = a.allocated.abs_diff(b.allocated).max(a.active.abs_diff(b.active));
+                assert!(off <= older * MIB, "{name} from {from} at {position}: off by {off}");
+                inexact += u32::from(off != 0);
+            }
+            assert!(inexact * 10 <= late_device.end().0, "{name} from {from}: {inexact} positions inexact");
+            assert!(share != 0 || inexact == 0, "{name}: a complete recording is exact");
+            let (late_replay, replay) = (Replay::new(late_device), Replay::new(device));
+            for step in 0..=8 {
+                let position = late_device.end().0 / 8 * step;
+                let who = |state: fragscope::replay::MemoryState| -> Vec<(u64, u64, BlockState)> {
+                    let live = state.blocks.iter().filter(|block| block.allocation.is_some());
+                    live.map(|block| (block.address, block.requested, block.state)).collect()
+                };
+                assert_eq!(
+                    who(late_replay.state_at(late_device, Position(position))),
+                    who(replay.state_at(device, Position(position + from as u32))),
+                    "{name} from {from} at {position}"
+                );
+            }
+        }
+    }
+}

@@ -3,7 +3,11 @@
 mod architecture;
 mod charts;
 mod cli;
+mod display;
 mod engine;
+mod format;
 mod naive;
+mod picture;
 mod samples;
 mod truth;
+mod window;

@@ -186,6 +186,7 @@ fn is_sound(state: &MemoryState, timeline: &UsageTimeline, place: &str) {
         }
         assert_eq!(cursor, segment.address + segment.size, "{place}: blocks and gaps fill their segment");
         assert_eq!(held + gaps, segment.size, "{place}: active and gaps make the segment");
+        assert!(!segment.inferred, "{place}: these files name all their segments");
         reserved += segment.size;
         active += held;
         if 0 < held && !segment.expandable {

@@ -74,10 +74,6 @@ pub(crate) struct Memo {
 }
 
 impl Memo {
-    /// Number of rows.
-    pub(crate) fn len(&self) -> usize {
-        self.rows.len()
-    }
     /// Heap bytes in use.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.rows.len() * 4 + self.spilled.len() * size_of::<Value>()
@@ -155,6 +151,6 @@ mod tests {
         memo.put(20, Value::None);
         assert_eq!(memo.get(19), None);
         assert_eq!(memo.get(21), None);
-        assert_eq!(memo.len(), 21);
+        assert_eq!(memo.heap_bytes(), 21 * 4 + 4 * 16);
     }
 }

@@ -1,0 +1,9 @@
+//! What surrounds the tiles: documents and coverage above, the scrubber and jobs below, the start page.
+
+pub mod banner;
+pub mod documents;
+pub mod export;
+pub mod jobs;
+pub mod palette;
+pub mod scrubber;
+pub mod welcome;

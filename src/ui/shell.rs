@@ -1,0 +1,311 @@
+//! The frame around the views: menus, tabs, banner, tiles, scrubber, jobs, what lies on top.
+
+use crate::chart::Theme;
+use crate::session::{Command, Session};
+use crate::ui::keys::{self, KeyDeed};
+use crate::ui::panels::export::{Export, ExportDialog};
+use crate::ui::panels::palette::{CommandPalette, Deed};
+use crate::ui::panels::welcome::Welcome;
+use crate::ui::panels::{banner, documents, jobs, scrubber};
+use crate::ui::theme::{Tokens, UNIT};
+use crate::ui::tiles::Layout;
+use crate::ui::views::{Cx, VIEWS};
+use crate::ui::widgets::icon::{Icon, icon_button};
+use crate::ui::widgets::legend;
+use crate::ui::{screenshot, theme};
+use egui::{Align, Button, CentralPanel, Frame, Margin, MenuBar, Panel, RichText, Ui};
+use std::path::PathBuf;
+
+/// State of the window that is nobody else's business.
+pub struct Shell {
+    layout: Layout,
+    dressed: Option<Theme>,
+    welcome: Welcome,
+    palette: CommandPalette,
+    export: ExportDialog,
+    banner_open: bool,
+    /// A new tab: the start page over open documents.
+    starting: bool,
+    shown_documents: usize,
+    playing: Option<f64>,
+    picture: Option<(PathBuf, egui::Rect)>,
+    title: String,
+}
+
+impl Shell {
+    /// A shell with the saved arrangement.
+    pub fn new(saved_layout: &str) -> Shell {
+        Shell {
+            layout: Layout::of_saved(saved_layout),
+            dressed: None,
+            welcome: Welcome::default(),
+            palette: CommandPalette::default(),
+            export: ExportDialog::default(),
+            banner_open: false,
+            starting: false,
+            shown_documents: 0,
+            playing: None,
+            picture: None,
+            title: String::new(),
+        }
+    }
+    /// One frame.
+    pub fn show(&mut self, ui: &mut Ui, session: &Session) {
+        if self.dressed != Some(session.theme()) {
+            theme::apply(ui.ctx(), session.theme());
+            self.dressed = Some(session.theme());
+            // The frame that is being built still has the old style.
+            ui.ctx().request_repaint();
+            let style = ui.ctx().global_style();
+            ui.set_style(style);
+        }
+        let tokens = Tokens::of(session.theme());
+        let cx = Cx { session, tokens: &tokens };
+        // A file that arrives ends the start page.
+        if self.shown_documents < session.documents().len() {
+            self.starting = false;
+        }
+        self.shown_documents = session.documents().len();
+        self.take_picture(ui, &cx);
+        match keys::handle(ui.ctx(), &cx) {
+            Some(KeyDeed::Palette) => self.palette.open(),
+            Some(KeyDeed::Deed(deed)) => self.act(ui, &cx, deed),
+            Some(KeyDeed::Play) => self.playing = if self.playing.is_some() { None } else { Some(f64::from(cx.cursor().0)) },
+            None => {}
+        }
+        self.play(ui, &cx);
+        let bar = Frame::new().fill(tokens.panel).inner_margin(Margin::symmetric(2 * UNIT as i8, UNIT as i8));
+        Panel::top("menu").frame(bar).show(ui, |ui| self.menu_bar(ui, &cx));
+        let starting = self.starting || session.active().is_none();
+        if !starting && banner::is_needed(&cx) {
+            Panel::top("coverage").frame(bar).show(ui, |ui| banner::show(ui, &cx, &mut self.banner_open));
+        }
+        let running = jobs::visible(ui, &cx);
+        if !running.is_empty() || !session.notes().is_empty() {
+            Panel::bottom("jobs").frame(bar).show(ui, |ui| jobs::show(ui, &cx, &running));
+        }
+        if !starting {
+            Panel::bottom("scrubber").frame(bar).show(ui, |ui| scrubber::show(ui, &cx));
+        }
+        CentralPanel::default().frame(Frame::new().fill(tokens.line)).show(ui, |ui| {
+            if starting {
+                ui.painter().rect_filled(ui.max_rect(), 0.0, tokens.panel);
+                self.welcome.show(ui, &cx);
+            } else if self.layout.show(ui, &cx) {
+                cx.send(Command::KeepLayout(self.layout.to_saved()));
+            }
+        });
+        if let Some(deed) = self.palette.show(ui, &cx) {
+            self.act(ui, &cx, deed);
+        }
+        if let Some((what, path)) = self.export.show(ui, &cx) {
+            match what {
+                Export::Report => cx.send(Command::ExportReport(path)),
+                Export::View(id) => {
+                    self.picture = self.layout.rect_of(id).map(|rect| (path, rect));
+                    ui.ctx().request_repaint();
+                }
+            }
+        }
+        self.drop_hint(ui, &cx);
+        self.name_window(ui, session);
+    }
+
+    fn menu_bar(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
+        MenuBar::new().ui(ui, |ui| {
+            self.file_menu(ui, cx);
+            self.view_menu(ui, cx);
+            ui.add_space(2.0 * UNIT);
+            ui.separator();
+            if documents::tabs(ui, cx) {
+                self.starting = false;
+            }
+            if !cx.session.documents().is_empty() {
+                let plus = icon_button(ui, Icon::Plus, "Open another file", false).on_hover_text("Open another file");
+                if plus.clicked() {
+                    self.starting = !self.starting;
+                }
+            }
+            ui.with_layout(egui::Layout::right_to_left(Align::Center), |ui| {
+                let (other, help) = match cx.session.theme() {
+                    Theme::Light => (Theme::Dark, "Dark theme"),
+                    Theme::Dark => (Theme::Light, "Light theme"),
+                };
+                let toggle = icon_button(ui, Icon::Theme, help, true).on_hover_text(help);
+                if toggle.clicked() {
+                    cx.send(Command::SetTheme(other));
+                }
+                if cx.session.active().is_some() {
+                    legend::chooser(ui, cx);
+                }
+                documents::device_picker(ui, cx);
+            });
+        });
+    }
+
+    fn file_menu(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
+        ui.menu_button("File", |ui| {
+            if item(ui, cx, "Open…", "Ctrl+O") {
+                cx.send(Command::OpenDialog);
+            }
+            if item(ui, cx, "Start page", "") {
+                self.starting = true;
+            }
+            let recent = &cx.session.saved().recent;
+            if !recent.is_empty() {
+                ui.menu_button("Recent files", |ui| {
+                    for path in recent {
+                        let text = path.display().to_string();
+                        if ui.button(crate::chart::text::short_path(&text, 70)).clicked() {
+                            cx.send(Command::Open(path.clone()));
+                            ui.close();
+                        }
+                    }
+                });
+            }
+            ui.separator();
+            let open = cx.session.workspace().active;
+            ui.add_enabled_ui(open.is_some(), |ui| {
+                if item(ui, cx, "Export report as PNG…", "") {
+                    self.act(ui, cx, Deed::ExportReport);
+                }
+                if item(ui, cx, "Export this view as PNG…", "Ctrl+E") {
+                    self.act(ui, cx, Deed::ExportView);
+                }
+                if item(ui, cx, "Close", "Ctrl+W")
+                    && let Some(id) = open
+                {
+                    cx.send(Command::Close(id));
+                }
+            });
+            ui.separator();
+            if item(ui, cx, "Quit", "") {
+                ui.ctx().send_viewport_cmd(egui::ViewportCommand::Close);
+            }
+        });
+    }
+
+    fn view_menu(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
+        ui.menu_button("View", |ui| {
+            for class in VIEWS {
+                let mut open = self.layout.is_open(class.id);
+                if ui.checkbox(&mut open, class.title).on_hover_text(class.help).changed() {
+                    if open {
+                        self.layout.show_view(class.id)
+                    } else {
+                        self.layout.close_view(class.id)
+                    }
+                    cx.send(Command::KeepLayout(self.layout.to_saved()));
+                }
+            }
+            if item(ui, cx, "Reset layout", "") {
+                self.act(ui, cx, Deed::ResetLayout);
+            }
+            ui.separator();
+            let (undo, redo) = cx.session.can_undo_redo();
+            for (title, keys, possible, command) in
+                [("Undo", "Ctrl+Z", undo, Command::Undo), ("Redo", "Ctrl+Shift+Z", redo, Command::Redo)]
+            {
+                ui.add_enabled_ui(possible, |ui| {
+                    if item(ui, cx, title, keys) {
+                        cx.send(command);
+                    }
+                });
+            }
+            ui.separator();
+            for (title, keys, command) in [
+                ("Show the whole trace", "", Command::Fit),
+                ("Frame the selection", "F", Command::FrameSelection),
+                ("Clear the selection", "Esc", Command::ClearSelection),
+                ("Mark this moment", "M", Command::ToggleMark),
+                ("Go to the peak", "P", Command::GoToPeak),
+                ("Go to the last out of memory", "O", Command::GoToLastOom),
+            ] {
+                if item(ui, cx, title, keys) {
+                    cx.send(command);
+                }
+            }
+            ui.separator();
+            if item(ui, cx, "All commands…", "Ctrl+P") {
+                self.palette.open();
+            }
+        });
+    }
+
+    fn act(&mut self, ui: &Ui, cx: &Cx<'_>, deed: Deed) {
+        match deed {
+            Deed::Send(command) => cx.send(command),
+            Deed::ShowView(id) => self.layout.show_view(id),
+            Deed::ResetLayout => {
+                self.layout.reset();
+                cx.send(Command::KeepLayout(String::new()));
+            }
+            Deed::ExportReport => self.export.open(Export::Report, cx),
+            Deed::ExportView => {
+                if let Some(id) = self.layout.view_at(ui.input(|input| input.pointer.hover_pos())) {
+                    self.export.open(Export::View(id), cx);
+                }
+            }
+        }
+    }
+
+    /// Takes the picture of a view once nothing lies over it any more.
+    fn take_picture(&mut self, ui: &Ui, cx: &Cx<'_>) {
+        if let Some((path, rect)) = self.picture.take() {
+            screenshot::request(ui.ctx(), path, rect);
+        }
+        if let Some(command) = screenshot::finished(ui.ctx()) {
+            cx.send(command);
+        }
+    }
+
+    /// Space: the cursor runs through the window in ten seconds.
+    fn play(&mut self, ui: &Ui, cx: &Cx<'_>) {
+        let (Some(at), Some(clock), Some((_, _, memory))) = (self.playing, cx.session.clock(), cx.session.front()) else {
+            self.playing = None;
+            return;
+        };
+        let window = cx.session.window(&clock.clock);
+        let (first, last) = (clock.clock.position(window.start), clock.clock.position(window.end).min(memory.end()));
+        let length = f64::from(last.0.saturating_sub(first.0));
+        // A cursor that somebody else moved since ends the play.
+        let moved = 1.0 < (at - f64::from(cx.cursor().0)).abs();
+        let step = length * f64::from(ui.input(|input| input.stable_dt)).min(0.1) / 10.0;
+        let next = if f64::from(last.0) <= at { f64::from(first.0) } else { at + step };
+        if moved || f64::from(last.0) <= next || length <= 0.0 {
+            self.playing = None;
+            return;
+        }
+        self.playing = Some(next);
+        cx.send(Command::MoveCursor(crate::model::Position(next as u32)));
+        ui.ctx().request_repaint();
+    }
+
+    fn drop_hint(&self, ui: &Ui, cx: &Cx<'_>) {
+        if ui.input(|input| input.raw.hovered_files.is_empty()) {
+            return;
+        }
+        let painter = ui.ctx().layer_painter(egui::LayerId::new(egui::Order::Foreground, egui::Id::unique("drop")));
+        let rect = ui.ctx().content_rect();
+        painter.rect_filled(rect, 0.0, cx.tokens.panel.gamma_multiply(0.9));
+        let font = egui::TextStyle::Heading.resolve(ui.style());
+        painter.text(rect.center(), egui::Align2::CENTER_CENTER, "Drop to open", font, cx.tokens.text);
+    }
+
+    fn name_window(&mut self, ui: &Ui, session: &Session) {
+        let title = session.active().map_or("Fragscope".to_owned(), |document| format!("{} – Fragscope", document.title));
+        if title != self.title {
+            ui.ctx().send_viewport_cmd(egui::ViewportCommand::Title(title.clone()));
+            self.title = title;
+        }
+    }
+}
+
+/// A line of a menu; closes the menu when clicked.
+fn item(ui: &mut Ui, cx: &Cx<'_>, title: &str, keys: &str) -> bool {
+    let clicked = ui.add(Button::new(title).shortcut_text(RichText::new(keys).color(cx.tokens.weak))).clicked();
+    if clicked {
+        ui.close();
+    }
+    clicked
+}

@@ -1,0 +1,233 @@
+//! The views as tiles that can be moved, split, closed and brought back.
+
+use crate::ui::views::{Cx, VIEWS, View, class_of};
+use egui::{Rect, Ui, WidgetText};
+use egui_tiles::{
+    Behavior, Container, EditAction, Linear, LinearDir, SimplificationOptions, Tile, TileId, Tiles, Tree, UiResponse,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A tile: the name of its view.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pane(String);
+
+/// All tiles of the window.
+pub struct Layout {
+    tree: Tree<Pane>,
+    views: BTreeMap<&'static str, Box<dyn View>>,
+    rects: BTreeMap<&'static str, Rect>,
+}
+
+impl Layout {
+    /// The saved arrangement, or the first one where that cannot be read.
+    pub fn of_saved(saved: &str) -> Layout {
+        let tree = serde_json::from_str::<Tree<Pane>>(saved).ok().filter(is_sound).unwrap_or_else(first_arrangement);
+        Layout { tree, views: BTreeMap::new(), rects: BTreeMap::new() }
+    }
+    /// The arrangement as text.
+    pub fn to_saved(&self) -> String {
+        serde_json::to_string(&self.tree).unwrap_or_default()
+    }
+    /// Back to the first arrangement.
+    pub fn reset(&mut self) {
+        self.tree = first_arrangement();
+    }
+    /// Whether a view has a tile.
+    pub fn is_open(&self, id: &str) -> bool {
+        self.tree.tiles.find_pane(&Pane(id.to_owned())).is_some()
+    }
+    /// Brings a view to the front; a closed one comes back beside the others.
+    pub fn show_view(&mut self, id: &'static str) {
+        let pane = Pane(id.to_owned());
+        if let Some(tile) = self.tree.tiles.find_pane(&pane) {
+            self.tree.make_active(|other, _| other == tile);
+            return;
+        }
+        let tile = self.tree.tiles.insert_pane(pane);
+        match self.tree.root().and_then(|root| self.tree.tiles.get_mut(root)) {
+            Some(Tile::Container(container)) => container.add_child(tile),
+            Some(Tile::Pane(_)) | None => {
+                let children = self.tree.root().into_iter().chain([tile]).collect();
+                let root = self.tree.tiles.insert_vertical_tile(children);
+                self.tree.root = Some(root);
+            }
+        }
+    }
+    /// Closes a view's tile.
+    pub fn close_view(&mut self, id: &str) {
+        if let Some(tile) = self.tree.tiles.find_pane(&Pane(id.to_owned())) {
+            self.tree.remove_recursively(tile);
+        }
+    }
+    /// Where a view was in the last frame.
+    pub fn rect_of(&self, id: &str) -> Option<Rect> {
+        self.rects.get(id).copied()
+    }
+    /// The view under a point, or the first that is open.
+    pub fn view_at(&self, at: Option<egui::Pos2>) -> Option<&'static str> {
+        let under = at.and_then(|at| self.rects.iter().find(|(_, rect)| rect.contains(at)).map(|(id, _)| *id));
+        under.or_else(|| VIEWS.iter().map(|class| class.id).find(|id| self.rects.contains_key(id)))
+    }
+    /// Shows all tiles; whether the user rearranged them.
+    pub fn show(&mut self, ui: &mut Ui, cx: &Cx<'_>) -> bool {
+        self.rects.clear();
+        let mut behaviour = Shown { views: &mut self.views, rects: &mut self.rects, cx, edited: false };
+        self.tree.ui(&mut behaviour, ui);
+        let edited = behaviour.edited;
+        if self.tree.is_empty() {
+            cx.empty(ui, "All views are closed. Open one from the View menu, or reset the layout there.");
+        }
+        edited
+    }
+}
+
+/// Only views that exist, each at most once, and a root.
+fn is_sound(tree: &Tree<Pane>) -> bool {
+    let mut seen = Vec::new();
+    tree.root().is_some_and(|root| tree.tiles.get(root).is_some())
+        && tree.tiles.tiles().all(|tile| match tile {
+            Tile::Pane(Pane(id)) => {
+                let fresh = class_of(id).is_some() && !seen.contains(id);
+                seen.push(id.clone());
+                fresh
+            }
+            Tile::Container(container) => container.children().all(|child| tree.tiles.get(*child).is_some()),
+        })
+}
+
+fn first_arrangement() -> Tree<Pane> {
+    let mut tiles = Tiles::default();
+    let pane = |tiles: &mut Tiles<Pane>, id: &str| tiles.insert_pane(Pane(id.to_owned()));
+    let usage = pane(&mut tiles, "usage");
+    let layout = pane(&mut tiles, "layout");
+    let events = pane(&mut tiles, "events");
+    let details = pane(&mut tiles, "details");
+    let mut left = Linear::new(LinearDir::Vertical, vec![usage, layout, events]);
+    left.shares.set_share(usage, 1.25);
+    left.shares.set_share(layout, 1.05);
+    left.shares.set_share(events, 0.7);
+    let left = tiles.insert_container(Container::Linear(left));
+    let mut whole = Linear::new(LinearDir::Horizontal, vec![left, details]);
+    whole.shares.set_share(left, 2.9);
+    whole.shares.set_share(details, 1.0);
+    let root = tiles.insert_container(Container::Linear(whole));
+    Tree::new(egui::Id::unique("views"), root, tiles)
+}
+
+struct Shown<'a, 'b> {
+    views: &'a mut BTreeMap<&'static str, Box<dyn View>>,
+    rects: &'a mut BTreeMap<&'static str, Rect>,
+    cx: &'a Cx<'b>,
+    edited: bool,
+}
+
+impl Behavior<Pane> for Shown<'_, '_> {
+    fn pane_ui(&mut self, ui: &mut Ui, _tile: TileId, Pane(id): &mut Pane) -> UiResponse {
+        if let Some(class) = class_of(id) {
+            self.rects.insert(class.id, ui.max_rect());
+            ui.painter().rect_filled(ui.max_rect(), 0.0, self.cx.tokens.panel);
+            let began = std::time::Instant::now();
+            self.views.entry(class.id).or_insert_with(class.open).ui(ui, self.cx);
+            crate::ui::frame_times::note(class.id, began.elapsed());
+        }
+        UiResponse::None
+    }
+    fn tab_title_for_pane(&mut self, Pane(id): &Pane) -> WidgetText {
+        class_of(id).map_or_else(|| id.clone(), |class| class.title.to_owned()).into()
+    }
+    fn is_tab_closable(&self, _tiles: &Tiles<Pane>, _tile: TileId) -> bool {
+        true
+    }
+    fn on_tab_close(&mut self, _tiles: &mut Tiles<Pane>, _tile: TileId) -> bool {
+        self.edited = true;
+        true
+    }
+    fn simplification_options(&self) -> SimplificationOptions {
+        SimplificationOptions { all_panes_must_have_tabs: true, ..SimplificationOptions::default() }
+    }
+    fn gap_width(&self, _style: &egui::Style) -> f32 {
+        crate::ui::theme::UNIT
+    }
+    fn min_size(&self) -> f32 {
+        20.0 * crate::ui::theme::UNIT
+    }
+    fn tab_bar_height(&self, _style: &egui::Style) -> f32 {
+        6.0 * crate::ui::theme::UNIT
+    }
+    fn tab_outline_stroke(
+        &self,
+        _visuals: &egui::Visuals,
+        _tiles: &Tiles<Pane>,
+        _tile: TileId,
+        _state: &egui_tiles::TabState,
+    ) -> egui::Stroke {
+        egui::Stroke::NONE
+    }
+    fn tab_text_color(
+        &self,
+        _visuals: &egui::Visuals,
+        _tiles: &Tiles<Pane>,
+        _tile: TileId,
+        state: &egui_tiles::TabState,
+    ) -> egui::Color32 {
+        if state.active { self.cx.tokens.text } else { self.cx.tokens.weak }
+    }
+    fn tab_bg_color(
+        &self,
+        _visuals: &egui::Visuals,
+        _tiles: &Tiles<Pane>,
+        _tile: TileId,
+        _state: &egui_tiles::TabState,
+    ) -> egui::Color32 {
+        self.cx.tokens.panel
+    }
+    fn tab_bar_hline_stroke(&self, _visuals: &egui::Visuals) -> egui::Stroke {
+        egui::Stroke::new(1.0, self.cx.tokens.line)
+    }
+    fn tab_bar_color(&self, _visuals: &egui::Visuals) -> egui::Color32 {
+        self.cx.tokens.panel
+    }
+    fn on_edit(&mut self, _action: EditAction) {
+        self.edited = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrangements_are_saved_and_broken_ones_are_replaced() {
+        let mut layout = Layout::of_saved("");
+        layout.close_view("events");
+        let kept = Layout::of_saved(&layout.to_saved());
+        assert!(!kept.is_open("events") && kept.is_open("usage"));
+        for broken in [
+            "",
+            "{}",
+            "null",
+            "[1]",
+            &layout.to_saved().replace("usage", "nonsense"),
+            &layout.to_saved().replace("usage", "layout"),
+        ] {
+            let layout = Layout::of_saved(broken);
+            assert!(VIEWS.iter().all(|class| layout.is_open(class.id)), "{broken}");
+        }
+    }
+
+    #[test]
+    fn closed_views_come_back() {
+        let mut layout = Layout::of_saved("");
+        for class in VIEWS {
+            layout.close_view(class.id);
+            assert!(!layout.is_open(class.id));
+        }
+        for class in VIEWS {
+            layout.show_view(class.id);
+            assert!(layout.is_open(class.id));
+        }
+        layout.reset();
+        assert!(VIEWS.iter().all(|class| layout.is_open(class.id)));
+    }
+}

@@ -1,0 +1,18 @@
+//! The tiles of the window. [`VIEWS`] is the register: one line a view, in the order of the View menu.
+
+pub mod details;
+pub mod events;
+pub mod segment_map;
+pub mod usage;
+pub mod usage_header;
+pub mod view;
+
+pub use view::{Cx, View, ViewClass};
+
+/// All views.
+pub const VIEWS: &[ViewClass] = &[usage::CLASS, segment_map::CLASS, events::CLASS, details::CLASS];
+
+/// The view of a name.
+pub fn class_of(id: &str) -> Option<&'static ViewClass> {
+    VIEWS.iter().find(|class| class.id == id)
+}

@@ -1,0 +1,99 @@
+//! The line above the usage picture: the counters at the cursor, and how the picture is drawn.
+
+use crate::base::{Bytes, grouped};
+use crate::chart::TimeAxis;
+use crate::model::DeviceMemory;
+use crate::session::Command;
+use crate::session::lookups::RangeTotals;
+use crate::ui::theme::UNIT;
+use crate::ui::views::view::Cx;
+use crate::ui::widgets::byte_label::byte_label;
+use crate::ui::widgets::legend;
+use egui::{Align, Layout, RichText, Ui};
+
+/// Shows the line.
+pub fn header(ui: &mut Ui, cx: &Cx<'_>, memory: &DeviceMemory) {
+    ui.horizontal(|ui| {
+        ui.add_space(UNIT);
+        counters(ui, cx);
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            ui.add_space(UNIT);
+            axis_switch(ui, cx, memory);
+            ui.add_space(UNIT);
+            legend::legend(ui, cx);
+        });
+    });
+    if let Some(range) = cx.place().and_then(|place| place.range.clone()) {
+        let totals = cx.ask::<RangeTotals>((range.start, range.end));
+        let events = grouped(u64::from(range.end.0.saturating_sub(range.start.0)));
+        let told = totals.value().map(|totals| range_sentence(totals));
+        ui.horizontal(|ui| {
+            ui.add_space(UNIT);
+            ui.label(RichText::new(format!("Selected {events} events")).color(cx.tokens.accent));
+            if let Some(told) = told {
+                ui.label(told);
+            }
+        });
+    }
+}
+
+/// Allocated, reserved and largest free block at the cursor, each copied by a click.
+pub fn counters(ui: &mut Ui, cx: &Cx<'_>) {
+    let state = cx.state();
+    let Some(state) = state.value() else {
+        ui.label(" ");
+        return;
+    };
+    let weak = |text: &str| RichText::new(text.to_owned()).color(cx.tokens.weak);
+    ui.spacing_mut().item_spacing.x = UNIT;
+    let parts = [
+        ("allocated", state.totals.allocated),
+        ("reserved", state.totals.reserved),
+        ("largest free block", state.largest_free_block),
+    ];
+    for (i, (what, bytes)) in parts.into_iter().enumerate() {
+        if 0 < i {
+            ui.label(weak("·"));
+        }
+        byte_label(ui, what, bytes);
+        ui.label(weak(what));
+    }
+}
+
+fn axis_switch(ui: &mut Ui, cx: &Cx<'_>, memory: &DeviceMemory) {
+    let axis = cx.session.workspace().axis;
+    let timed = memory.trace.has_times();
+    for (value, name, help) in [
+        (TimeAxis::Time, "Time", "The axis shows real time"),
+        (TimeAxis::Events, "Events", "The axis shows events, evenly spaced"),
+    ] {
+        let possible = timed || value == TimeAxis::Events;
+        let chosen = if timed { axis } else { TimeAxis::Events };
+        let button = ui.add_enabled(possible, egui::Button::selectable(value == chosen, name));
+        let button =
+            button.on_hover_text(help).on_disabled_hover_text("The events of this file carry no time (PyTorch before 2.2)");
+        if button.clicked() {
+            cx.send(Command::SetAxis(value));
+        }
+    }
+}
+
+fn range_sentence(totals: &RangeTotals) -> String {
+    let RangeTotals { allocs, alloc_bytes, frees, free_bytes, segments, ooms, born_and_alive, born_and_alive_bytes } = *totals;
+    let mut sentence = format!(
+        "{} allocations ({}), {} frees ({}), {} of the new blocks still active at its end ({})",
+        grouped(allocs),
+        Bytes(alloc_bytes),
+        grouped(frees),
+        Bytes(free_bytes),
+        grouped(born_and_alive),
+        Bytes(born_and_alive_bytes)
+    );
+    if 0 < segments {
+        sentence += &format!(", {} segment events", grouped(segments));
+    }
+    if 0 < ooms {
+        sentence += &format!(", {} out of memory", grouped(ooms));
+    }
+    sentence
+}

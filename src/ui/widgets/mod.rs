@@ -1,0 +1,8 @@
+//! Building blocks of views: a canvas for pictures, stacks, sizes, signs, a legend.
+
+pub mod byte_label;
+pub mod canvas;
+pub mod icon;
+pub mod legend;
+pub mod stack_list;
+pub mod text;

@@ -1,0 +1,40 @@
+//! How things are called on the screen.
+
+use crate::base::grouped;
+use crate::chart::text::{file_name, telling_frame};
+use crate::model::{Position, StackId, StackTable};
+
+/// The frame that names a stack, in one line: `forward  mlp.py:41`.
+pub fn telling_line(stacks: &StackTable, stack: StackId) -> Option<String> {
+    let (frame, _) = telling_frame(stacks, stack)?;
+    Some(format!("{}  {}:{}", stacks.function(frame), file_name(stacks.file(frame)), stacks.frame(frame).line))
+}
+
+/// What stands where a stack would.
+pub const fn no_stack(stack: StackId) -> &'static str {
+    if stack.0 == StackId::ABSENT.0 { "no stack was kept" } else { "no Python stack" }
+}
+
+/// A moment: `event 35 572`, or `start`.
+pub fn moment(position: Position) -> String {
+    position.event().map_or_else(|| "start".to_owned(), |event| format!("event {}", grouped(u64::from(event.0))))
+}
+
+/// Time of day in UTC to the microsecond: `12:03:41.250 118`.
+pub fn time_of_day(unix_us: i64) -> String {
+    let us = unix_us.rem_euclid(86_400_000_000);
+    let (s, rest) = (us / 1_000_000, us % 1_000_000);
+    format!("{:02}:{:02}:{:02}.{:03} {:03}", s / 3600, s / 60 % 60, s % 60, rest / 1000, rest % 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_as_utc() {
+        for (us, time) in [(0, "00:00:00.000 000"), (1_709_208_000_123_456, "12:00:00.123 456"), (-1, "23:59:59.999 999")] {
+            assert_eq!(time_of_day(us), time);
+        }
+    }
+}
