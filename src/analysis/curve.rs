@@ -1,7 +1,7 @@
-//! A step curve over positions with its maxima at every scale.
+//! A step curve over positions with its maxima and minima at every scale.
 //!
-//! Always: the curve holds from a position until the next change; the pyramid gives the exact maximum
-//! over any range of positions, and the first position that reaches it, in logarithmic time.
+//! Always: the curve holds from a position until the next change; the pyramids give the exact maximum and
+//! minimum over any range of positions, and the first position that reaches the maximum, in logarithmic time.
 
 use crate::base::HeapSize;
 use crate::model::Position;
@@ -13,13 +13,37 @@ pub struct Curve {
     changes: Vec<u32>,
     /// One value a change, or one a position when dense.
     values: Vec<u64>,
-    /// Row of the maximum of each run of 16 rows of the level below; level 0 over `values`.
-    pyramid: Vec<Vec<u32>>,
+    /// Maxima of each run of 16 rows of the level below; the first level over `values`.
+    highs: Vec<Highs>,
+    /// Minima likewise.
+    lows: Vec<Vec<u64>>,
     /// The last position.
     last: u32,
 }
 
 const FAN: usize = 16;
+
+/// One level of maxima. Values stand beside their rows: a frame asks for thousands of ranges, and one cache line
+/// then answers for eight runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Highs {
+    /// The first row that reaches each maximum.
+    rows: Vec<u32>,
+    values: Vec<u64>,
+}
+
+/// What a curve does over a range of positions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extremes {
+    /// The lowest value.
+    pub low: u64,
+    /// The highest value.
+    pub high: u64,
+    /// The first position that reaches it.
+    pub high_at: Position,
+    /// The value at the last position of the range.
+    pub last: u64,
+}
 
 impl Curve {
     /// A curve from the change of its value at each position; `deltas[0]` is its value at the start.
@@ -42,9 +66,30 @@ impl Curve {
                 values.push(u64::try_from(sum.max(0)).unwrap_or(u64::MAX));
             }
         }
-        let mut curve = Curve { changes, values, pyramid: Vec::new(), last };
-        curve.build_pyramid();
-        curve
+        Curve { changes, values, last, ..Curve::default() }.with_pyramids()
+    }
+    /// A curve from its changes, as (position, value), positions ascending; it ends at `last`. Where no change
+    /// stands at the start it is zero until the first; a change beyond `last` is left out.
+    pub fn from_changes(mut changes: Vec<u32>, mut values: Vec<u64>, last: Position) -> Curve {
+        let known = changes.partition_point(|position| *position <= last.0).min(values.len());
+        changes.truncate(known);
+        values.truncate(known);
+        if changes.first() != Some(&0) {
+            changes.insert(0, 0);
+            values.insert(0, 0);
+        }
+        let slots = last.0 as usize + 1;
+        if slots < 3 * (changes.len() - 1) {
+            let mut dense = Vec::with_capacity(slots);
+            let ends = changes.iter().skip(1).map(|end| *end as usize).chain([slots]);
+            for (value, end) in values.iter().zip(ends) {
+                dense.resize(end, *value);
+            }
+            (changes, values) = (Vec::new(), dense);
+        }
+        changes.shrink_to_fit();
+        values.shrink_to_fit();
+        Curve { changes, values, last: last.0, ..Curve::default() }.with_pyramids()
     }
     /// The last position.
     pub fn last(&self) -> Position {
@@ -61,18 +106,36 @@ impl Curve {
         }
         let first = self.row_of(from.0);
         let end = self.row_of(to.0.saturating_sub(1).max(from.0)) + 1;
-        let row = self.max_row(first, end);
-        (Position(self.position_of(row).max(from.0.min(self.last))), self.values[row])
+        let (row, value) = self.highest(first, end);
+        (Position(self.position_of(row).max(from.0.min(self.last))), value)
     }
     /// The maximum of all and the first position that reaches it.
     pub fn peak(&self) -> (Position, u64) {
         self.max_in(Position::START, Position(self.last.saturating_add(1)))
     }
-    /// The minimum over positions `from..to`; walks the rows, so meant for narrow ranges or few changes.
+    /// The minimum over positions `from..to` (at least `from` itself).
     pub fn min_in(&self, from: Position, to: Position) -> u64 {
+        if self.values.is_empty() {
+            return 0;
+        }
         let first = self.row_of(from.0);
         let end = self.row_of(to.0.saturating_sub(1).max(from.0)) + 1;
-        self.values.get(first..end).and_then(|values| values.iter().min()).copied().unwrap_or(0)
+        self.lowest(first, end)
+    }
+    /// Lowest, highest and last value over positions `from..to` (at least `from` itself) in one go.
+    pub fn extremes_in(&self, from: Position, to: Position) -> Extremes {
+        if self.values.is_empty() {
+            return Extremes { high_at: from, ..Extremes::default() };
+        }
+        let first = self.row_of(from.0);
+        let end = self.row_of(to.0.saturating_sub(1).max(from.0)) + 1;
+        let (row, high) = self.highest(first, end);
+        let high_at = Position(self.position_of(row).max(from.0.min(self.last)));
+        Extremes { low: self.lowest(first, end), high, high_at, last: self.values[end - 1] }
+    }
+    /// Number of rows: changes, or positions where it is stored densely.
+    pub fn rows(&self) -> usize {
+        self.values.len()
     }
     /// Changes inside positions `from..to`, as (position, value), the one that holds at `from` first.
     pub fn steps(&self, from: Position, to: Position) -> impl Iterator<Item = (Position, u64)> + '_ {
@@ -92,51 +155,69 @@ impl Curve {
     fn position_of(&self, row: usize) -> u32 {
         if self.changes.is_empty() { row as u32 } else { self.changes[row] }
     }
-    fn build_pyramid(&mut self) {
-        let mut below: Vec<u32> = (0..self.values.len() as u32).collect();
-        while FAN < below.len() {
-            below = below.chunks(FAN).map(|run| self.first_max(run.iter().copied())).collect();
-            self.pyramid.push(below.clone());
-        }
-    }
-    fn first_max(&self, rows: impl Iterator<Item = u32>) -> u32 {
-        let mut best: Option<u32> = None;
-        for row in rows {
-            if best.is_none_or(|best| self.values[best as usize] < self.values[row as usize]) {
-                best = Some(row);
+    /// The first row of the highest value of rows `first..end`, and the value.
+    fn highest(&self, first: usize, end: usize) -> (usize, u64) {
+        let (mut best, mut highest) = (first, self.values[first]);
+        self.visit(0, first, end, &mut |level, runs| {
+            let values = level.map_or(&self.values, |level| &self.highs[level].values);
+            for run in runs {
+                if highest < values[run] {
+                    highest = values[run];
+                    best = level.map_or(run, |level| self.highs[level].rows[run] as usize);
+                }
             }
-        }
-        best.unwrap_or(0)
+        });
+        (best, highest)
     }
-    fn max_row(&self, first: usize, end: usize) -> usize {
-        // Climb while both ends can be made whole runs. What sticks out on the left comes later at each level, what
-        // sticks out on the right earlier; a picture asks this thousands of times a frame, so nothing is collected.
-        let (mut left, mut right): (Option<u32>, Option<u32>) = (None, None);
-        let beats = |row: u32, best: Option<u32>| best.is_none_or(|best| self.values[best as usize] < self.values[row as usize]);
-        let (mut from, mut to) = (first, end);
-        let mut level = 0;
+    /// The lowest value of rows `first..end`.
+    fn lowest(&self, first: usize, end: usize) -> u64 {
+        let mut lowest = self.values[first];
+        self.visit(0, first, end, &mut |level, runs| {
+            let values = level.map_or(&self.values, |level| &self.lows[level]);
+            lowest = values[runs].iter().fold(lowest, |lowest, value| lowest.min(*value));
+        });
+        lowest
+    }
+    /// Cuts `from..to` of the level `height` (0: rows) into as few runs as may be, and calls `visit` with them in
+    /// order: the level of the pyramids (none: rows themselves) and the runs in it.
+    fn visit(&self, height: usize, from: usize, to: usize, visit: &mut impl FnMut(Option<usize>, std::ops::Range<usize>)) {
+        let level = height.checked_sub(1);
+        let (from_up, to_up) = (from.div_ceil(FAN), to / FAN);
+        if height == self.highs.len() || to_up <= from_up {
+            return visit(level, from..to);
+        }
+        visit(level, from..from_up * FAN);
+        self.visit(height + 1, from_up, to_up, visit);
+        visit(level, to_up * FAN..to);
+    }
+    fn with_pyramids(mut self) -> Curve {
+        let row_of_first_max = |values: &[u64]| {
+            let mut best = 0;
+            for (row, value) in values.iter().enumerate() {
+                if values[best] < *value {
+                    best = row;
+                }
+            }
+            best
+        };
         loop {
-            let row_at = |i: usize| if level == 0 { i as u32 } else { self.pyramid[level - 1][i] };
-            let (from_up, to_up) = (from.div_ceil(FAN), to / FAN);
-            let last = level == self.pyramid.len() || to_up <= from_up;
-            for row in (from..if last { to } else { from_up * FAN }).map(row_at) {
-                if beats(row, left) {
-                    left = Some(row);
-                }
+            let (rows, below, lows) = match (self.highs.last(), self.lows.last()) {
+                (Some(highs), Some(lows)) => (Some(&highs.rows), &highs.values, lows),
+                _ => (None, &self.values, &self.values),
+            };
+            if below.len() <= FAN {
+                return self;
             }
-            if last {
-                break;
+            let mut level = Highs::default();
+            for (run, values) in below.chunks(FAN).enumerate() {
+                let best = run * FAN + row_of_first_max(values);
+                level.rows.push(rows.map_or(best as u32, |rows| rows[best]));
+                level.values.push(below[best]);
             }
-            if to_up * FAN < to {
-                let outer = self.first_max((to_up * FAN..to).map(row_at));
-                if right.is_none_or(|best| self.values[best as usize] <= self.values[outer as usize]) {
-                    right = Some(outer);
-                }
-            }
-            (from, to) = (from_up, to_up);
-            level += 1;
+            let low = lows.chunks(FAN).map(|values| values.iter().copied().min().unwrap_or(0)).collect();
+            self.highs.push(level);
+            self.lows.push(low);
         }
-        right.filter(|right| beats(*right, left)).or(left).unwrap_or(0) as usize
     }
 }
 
@@ -144,7 +225,8 @@ impl HeapSize for Curve {
     fn heap_size(&self) -> usize {
         self.changes.capacity() * 4
             + self.values.capacity() * 8
-            + self.pyramid.iter().map(|level| level.capacity() * 4).sum::<usize>()
+            + self.highs.iter().map(|level| level.rows.capacity() * 4 + level.values.capacity() * 8).sum::<usize>()
+            + self.lows.iter().map(|level| level.capacity() * 8).sum::<usize>()
     }
 }
 
@@ -177,8 +259,37 @@ mod tests {
                 let first = from + naive[from..to].iter().position(|v| *v == max).expect("there");
                 assert_eq!(curve.max_in(Position(from as u32), Position(to as u32)), (Position(first as u32), max));
                 assert_eq!(curve.at(Position(from as u32)), naive[from]);
+                let min = *naive[from..to].iter().min().expect("not empty");
+                assert_eq!(curve.min_in(Position(from as u32), Position(to as u32)), min);
+                let high_at = Position(first as u32);
+                let expected = Extremes { low: min, high: max, high_at, last: naive[to - 1] };
+                assert_eq!(curve.extremes_in(Position(from as u32), Position(to as u32)), expected);
             }
             assert_eq!(curve.peak().1, *naive.iter().max().expect("not empty"));
+            let changes = (0..3000u32).filter(|p| *p == 0 || naive[*p as usize] != naive[*p as usize - 1]);
+            let (positions, values) = changes.map(|p| (p, naive[p as usize])).unzip();
+            let of_changes = Curve::from_changes(positions, values, Position(2999));
+            for position in (0..3000).map(Position) {
+                assert_eq!(of_changes.at(position), curve.at(position));
+            }
+            assert_eq!((of_changes.peak(), of_changes.last()), (curve.peak(), curve.last()));
+        }
+    }
+
+    #[test]
+    fn changes_make_a_whole_curve() {
+        for (changes, values, last, expected) in [
+            (vec![], vec![], 3, vec![0, 0, 0, 0]),
+            (vec![0], vec![7], 0, vec![7]),
+            (vec![2], vec![5], 3, vec![0, 0, 5, 5]),
+            (vec![0, 1, 9], vec![1, 2, 3], 2, vec![1, 2, 2]),
+            (vec![0, 1, 2, 3], vec![4, 3, 2, 1], 3, vec![4, 3, 2, 1]),
+        ] {
+            let curve = Curve::from_changes(changes, values, Position(last));
+            let all: Vec<u64> = (0..=last).map(|p| curve.at(Position(p))).collect();
+            assert_eq!(all, expected);
+            assert_eq!(curve.at(Position(last + 100)), expected[last as usize]);
+            assert_eq!(curve.min_in(Position(0), Position(last + 1)), *expected.iter().min().expect("not empty"));
         }
     }
 }

@@ -206,6 +206,12 @@ pub fn byte_ticks(range: Range<f64>, length_pt: f32) -> Vec<Tick> {
     multiples(range, step).map(|at| Tick { at, label: byte_label(at as u64, step as u64) }).collect()
 }
 
+/// Ticks of an axis that counts, at 1, 2, 5 times a power of ten.
+pub fn count_ticks(range: Range<f64>, length_pt: f32) -> Vec<Tick> {
+    let least = (range.end - range.start) * LABEL_HEIGHT_PT / f64::from(length_pt).max(1.0);
+    multiples(range, decimal_step(least)).map(|at| Tick { at, label: grouped(at as u64) }).collect()
+}
+
 /// Ticks of an event axis; the label is the event whose state begins there (its position is one higher).
 fn event_ticks(range: Range<f64>, length_pt: f32) -> Vec<Tick> {
     let least = (range.end - range.start) * LABEL_WIDTH_PT / f64::from(length_pt).max(1.0);

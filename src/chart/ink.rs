@@ -86,6 +86,8 @@ pub enum Ink {
     Capacity,
     /// Memory in use as one area, where single blocks are not shown.
     Usage,
+    /// The line of a series in a chart; nine of them, then the first again.
+    Series(u8),
     /// An allocation that failed.
     Oom,
     /// The cursor.
@@ -266,6 +268,19 @@ fn fnv(hash: u64, bytes: &[u8]) -> u64 {
 /// Hues of stacks: 24 steps around the circle without its red eighth, which is kept for failures.
 const HUES: u32 = 24;
 
+/// Lines of charts in both palettes, none of them red: hues apart in lightness too, for the colour-blind.
+const SERIES: [(u32, u32); 9] = [
+    (0x1f6fb4, 0x6db3f2),
+    (0x8a6d00, 0xe3c04d),
+    (0x2b8a5a, 0x63cf9b),
+    (0x9a3fa5, 0xd79be0),
+    (0xb35a00, 0xf0a35e),
+    (0x007a80, 0x52c7cc),
+    (0x6a5acd, 0xa99df5),
+    (0x0f4a7d, 0xa8d4fa),
+    (0x6d5a4a, 0xcbb7a4),
+];
+
 impl Palette {
     /// Dark on light.
     pub const LIGHT: Palette = Palette { theme: Theme::Light };
@@ -300,6 +315,10 @@ impl Palette {
             Ink::Reserved => solid(0x2c3440, 0xd5dae4),
             Ink::Capacity => solid(0x7a4b00, 0xe0b060),
             Ink::Usage => solid(0x8fa6c4, 0x52688a),
+            Ink::Series(row) => {
+                let (light, night) = SERIES[usize::from(row) % SERIES.len()];
+                solid(light, night)
+            }
             Ink::Oom => solid(0xc81e1e, 0xff6b62),
             Ink::Cursor => solid(0x0b57d0, 0x8ab4f8),
             Ink::Selected => solid(0x0b57d0, 0x9cc0ff),
@@ -426,6 +445,11 @@ mod tests {
             for text in [Ink::Text, Ink::WeakText] {
                 let reached = contrast(palette.rgba(text), palette.rgba(Ink::Shared));
                 assert!(4.5 <= reached, "{text:?} on shared frames, {:?}: {reached:.2}", palette.theme);
+            }
+            for row in 0..SERIES.len() as u8 {
+                // WCAG 2 asks 3:1 of lines.
+                let reached = contrast(palette.rgba(Ink::Series(row)), palette.rgba(Ink::Background));
+                assert!(3.0 <= reached, "series {row}, {:?}: {reached:.2}", palette.theme);
             }
             for annotation in [false, true] {
                 let reached = contrast(palette.rgba(Ink::Text), palette.rgba(Ink::Annotation(annotation)));

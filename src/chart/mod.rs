@@ -3,18 +3,23 @@
 //! A chart is a pure function from an input struct to a [`Drawing`]; the window paints it on the screen,
 //! the report off-screen, through the same painter. To add a chart: one file and one `pub mod` line here.
 
+pub mod address_time;
 pub mod axis;
 pub mod drawing;
 pub mod flame;
 pub mod flame_words;
 pub mod ink;
+pub mod moments;
 pub mod segment_map;
+pub mod series;
 pub mod text;
 pub mod usage;
 
+pub use address_time::{AddressTimeFrame, AddressTimeInput};
 pub use axis::{Clock, Scale, Tick, TimeAxis};
 pub use drawing::{Anchor, Area, Drawing, Fit, Mark, RasterSlot, Shape, TextSize};
 pub use flame::{FlameColour, FlameDrawing, FlameHit, FlameInks, FlameInput, FlameShape};
 pub use ink::{BlockColour, ColourBy, Ink, Inks, Palette, Theme};
 pub use segment_map::{SegmentMapDrawing, SegmentMapInput};
+pub use series::{Group, Marker, Series, Unit};
 pub use usage::{PlacedRaster, UsageFrame, UsageInput};

@@ -6,9 +6,10 @@
 
 use crate::analysis::{Curve, UsageTimeline};
 use crate::base::Bytes;
-use crate::chart::axis::{Clock, Scale, Span, TimeAxis, byte_ticks};
+use crate::chart::axis::{Clock, Scale, Span, byte_ticks};
 use crate::chart::drawing::{Anchor, Area, Drawing, Fit, RasterSlot, Shape, TextSize};
 use crate::chart::ink::Ink;
+use crate::chart::moments::{self, Moments, RIGHT_PT};
 use crate::model::{DeviceMemory, Item, Position, Snapshot};
 use crate::raster::{RasterView, StackOutline};
 use std::ops::Range;
@@ -82,8 +83,6 @@ pub struct UsageFrame {
 
 /// Room for the byte labels at the left.
 const LEFT_PT: f32 = 68.0;
-/// Room at the right, so that the last label is not cut.
-const RIGHT_PT: f32 = 14.0;
 /// Room above the plot, for the heads of marks.
 const TOP_PT: f32 = 14.0;
 /// Height of the axis labels.
@@ -146,22 +145,34 @@ pub fn draw(input: &UsageInput<'_>) -> Drawing {
         drawing.push(Shape::Columns { x0: plot.x0, step, base: plot.y1, tops }, Ink::Usage);
     }
     for raster in input.rasters {
-        place_raster(&mut drawing, &frame, raster);
+        moments::place_raster(&mut drawing, plot, &frame.time, &frame.bytes, raster);
     }
-    draw_range(&mut drawing, input, &frame);
+    let shown = moments(input);
+    shown.draw_range(&mut drawing, plot, &frame.time);
     let reserved = curve_line(&input.usage.reserved, &columns, plot, |bytes| frame.bytes.point(bytes as f64));
     drawing.push(Shape::Line(reserved, 1.5), Ink::Reserved);
     draw_capacity(&mut drawing, input, &frame);
     draw_key(&mut drawing, input, &frame);
     draw_outlines(&mut drawing, input, &frame, &columns);
-    draw_time_axis(&mut drawing, input, &frame);
+    shown.draw_time_axis(&mut drawing, plot, &frame.time);
     draw_spans(&mut drawing, input, &frame);
     if input.overview {
         draw_overview(&mut drawing, input, &frame);
     }
-    draw_ooms(&mut drawing, input, &frame);
-    draw_moments(&mut drawing, input, &frame);
+    shown.draw_ooms(&mut drawing, plot, &frame.time);
+    shown.draw_moments(&mut drawing, plot, &frame.time);
     drawing
+}
+
+fn moments<'a>(input: &UsageInput<'a>) -> Moments<'a> {
+    Moments {
+        trace: &input.memory.trace,
+        clock: input.clock,
+        cursor: input.cursor,
+        range: input.range.clone(),
+        marks: input.marks,
+        selected_item: input.selected_item,
+    }
 }
 
 fn visible_time(input: &UsageInput<'_>) -> Range<f64> {
@@ -190,47 +201,6 @@ fn draw_byte_axis(drawing: &mut Drawing, frame: &UsageFrame) {
         let label = [plot.x0 - 6.0, y.clamp(plot.y0 + 5.0, plot.y1 - 4.0)];
         drawing.text(label, Anchor::RightCentre, TextSize::Small, tick.label, Ink::AxisText, Fit::Always);
     }
-}
-
-fn draw_time_axis(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
-    let plot = frame.plot;
-    drawing.push(Shape::Line(vec![[plot.x0, plot.y1], [plot.x1, plot.y1]], 1.0), Ink::SegmentBorder);
-    for tick in input.clock.ticks(frame.time.from..frame.time.to, plot.width()) {
-        let x = frame.time.point(tick.at);
-        if x < plot.x0 - 0.5 || plot.x1 + 0.5 < x {
-            continue;
-        }
-        drawing.push(Shape::Line(vec![[x, plot.y1], [x, plot.y1 + 4.0]], 1.0), Ink::SegmentBorder);
-        // A label is centred under its tick unless the drawing's edge would cut it.
-        let (at, anchor) = if plot.x1 - 28.0 < x { (plot.x1 + RIGHT_PT - 2.0, Anchor::RightTop) } else { (x, Anchor::CentreTop) };
-        drawing.text([at, plot.y1 + 4.0], anchor, TextSize::Small, tick.label, Ink::AxisText, Fit::Always);
-    }
-    let name = match input.clock.axis() {
-        TimeAxis::Events => "event",
-        TimeAxis::Time => "time",
-    };
-    drawing.text([plot.x0 - 22.0, plot.y1 + 4.0], Anchor::RightTop, TextSize::Small, name, Ink::AxisText, Fit::Always);
-}
-
-/// Moves and scales a finished raster to the window one sees, and cuts it to the plot.
-fn place_raster(drawing: &mut Drawing, frame: &UsageFrame, raster: &PlacedRaster) {
-    let whole = Area::new(
-        frame.time.point(raster.time.start),
-        frame.bytes.point(raster.bytes.end),
-        frame.time.point(raster.time.end),
-        frame.bytes.point(raster.bytes.start),
-    );
-    let area = whole.intersect(frame.plot);
-    if area.width() <= 0.0 || area.height() <= 0.0 {
-        return;
-    }
-    let uv = Area::new(
-        (area.x0 - whole.x0) / whole.width(),
-        (area.y0 - whole.y0) / whole.height(),
-        (area.x1 - whole.x0) / whole.width(),
-        (area.y1 - whole.y0) / whole.height(),
-    );
-    drawing.push(Shape::Raster { slot: raster.slot, area, uv }, Ink::Usage);
 }
 
 /// The maxima of a curve as a line of steps, cut to an area; runs of equal height are one step.
@@ -278,14 +248,6 @@ fn draw_key(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
     drawing.push(Shape::Line(vec![[line, y], [line + 16.0, y]], 1.5), Ink::Reserved);
 }
 
-fn draw_range(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
-    if let Some(range) = &input.range {
-        let (x0, x1) = (frame.time.point(input.clock.unit(range.start)), frame.time.point(input.clock.unit(range.end)));
-        let area = Area::new(x0, frame.plot.y0, x1.max(x0 + 1.0), frame.plot.y1).intersect(frame.plot);
-        drawing.push(Shape::Box(area), Ink::Range);
-    }
-}
-
 fn draw_outlines(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame, columns: &[Position]) {
     let selected = input.selected.iter().map(|outline| (outline, Ink::Selected, 2.0));
     let hovered = input.hovered.iter().map(|outline| (*outline, Ink::Hovered, 1.0));
@@ -328,52 +290,6 @@ fn outline_line(outline: &StackOutline, moments: &[Position], input: &UsageInput
     lower.extend(upper.into_iter().rev());
     lower.push(lower[0]);
     lower
-}
-
-/// Failures: a line through the plot with a head; those closer than a head are one.
-fn draw_ooms(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
-    let plot = frame.plot;
-    let mut last = f32::NEG_INFINITY;
-    for event in input.memory.trace.ooms() {
-        let x = frame.time.point(input.clock.unit(Position::after(*event)));
-        if x < plot.x0 || plot.x1 < x || x < last + 3.0 {
-            continue;
-        }
-        last = x;
-        let item = Some(Item::Event(*event));
-        drawing.push_item(Shape::Line(vec![[x, plot.y0], [x, plot.y1]], 1.0), Ink::Oom, item);
-        let head = [[x - 5.0, plot.y0 - 9.0], [x + 5.0, plot.y0 - 9.0], [x, plot.y0]];
-        drawing.push_item(Shape::Triangle(head), Ink::Oom, item);
-    }
-}
-
-fn draw_moments(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
-    let plot = frame.plot;
-    let place = |position: Position| {
-        let x = frame.time.point(input.clock.unit(position));
-        (plot.x0 - 0.5 <= x && x <= plot.x1 + 0.5).then_some(x)
-    };
-    if let Some(Item::Event(event)) = input.selected_item
-        && let Some(x) = place(Position::after(event))
-    {
-        drawing.push(Shape::Triangle([[x - 4.0, plot.y1 + 7.0], [x + 4.0, plot.y1 + 7.0], [x, plot.y1]]), Ink::Selected);
-    }
-    for (letter, position) in input.marks {
-        if let Some(x) = place(*position) {
-            drawing.push(Shape::Dashed(vec![[x, plot.y0], [x, plot.y1]], 1.0), Ink::UserMark);
-            let label = [x + 3.0, plot.y0 + 8.0];
-            drawing.text(label, Anchor::LeftCentre, TextSize::Small, letter.to_string(), Ink::UserMark, Fit::Always);
-        }
-    }
-    let Some(cursor) = input.cursor else { return };
-    if let Some(x) = place(cursor) {
-        // Zoomed in far enough a state has a width: it is shaded, the line stands where it begins.
-        let next = frame.time.point(input.clock.unit(Position(cursor.0.saturating_add(1)))).min(plot.x1);
-        if x + 6.0 <= next {
-            drawing.push(Shape::Box(Area::new(x, plot.y0, next, plot.y1)), Ink::Range);
-        }
-        drawing.push(Shape::Line(vec![[x, plot.y0 - 2.0], [x, plot.y1 + 2.0]], 1.5), Ink::Cursor);
-    }
 }
 
 fn draw_spans(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {

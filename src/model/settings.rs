@@ -100,6 +100,20 @@ impl AllocatorSettings {
     pub fn class(rounded: u64) -> SizeClass {
         if rounded <= SMALL_LIMIT { SizeClass::Small } else { SizeClass::Large }
     }
+    /// The largest request that a free block of `free` bytes in this half of its pool can serve, in bytes; 0 where
+    /// it serves none. A block that fits to the byte passes every rule about oversize blocks (`get_free_block`).
+    pub fn largest_request(&self, free: u64, class: SizeClass) -> u64 {
+        let free = if class == SizeClass::Small { free.min(SMALL_LIMIT) } else { free };
+        if free < MIN_BLOCK {
+            return 0;
+        }
+        let power = 1u64 << (63 - free.leading_zeros());
+        let divisions = self.roundup_power2_divisions[(63 - free.leading_zeros()).saturating_sub(20).min(15) as usize];
+        let by_division = 1 < divisions && MIN_BLOCK.saturating_mul(divisions) < free;
+        let unit = if by_division { (power / divisions).max(MIN_BLOCK) } else { MIN_BLOCK };
+        let largest = free / unit * unit;
+        if class == SizeClass::Large && largest <= SMALL_LIMIT { 0 } else { largest }
+    }
     /// The segment asked of the driver for a rounded size (`get_allocation_size`).
     pub fn segment_size(&self, rounded: u64) -> u64 {
         if rounded <= SMALL_LIMIT {
@@ -163,6 +177,32 @@ mod tests {
             assert_eq!(eighths.round(request), by_eighths, "{request} by eighths");
         }
         assert_eq!(plain.round(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn the_largest_request_just_fits() {
+        let list = |from: usize, divisions| {
+            let mut all = [0; 16];
+            all[from..].fill(divisions);
+            AllocatorSettings { roundup_power2_divisions: all, ..AllocatorSettings::default() }
+        };
+        for settings in [list(16, 0), list(0, 8), list(0, 2), list(3, 4), list(0, 1), list(0, 256)] {
+            for free in [0, 511, 512, 513, 4096, 5120, MIB - 512, MIB, MIB + 512, 2 * MIB, 27 * MIB + 512, 28_835_840, 3 << 30] {
+                for class in [SizeClass::Small, SizeClass::Large] {
+                    let serves = |request: u64| {
+                        let rounded = settings.round(request);
+                        0 < request && AllocatorSettings::class(rounded) == class && rounded <= free
+                    };
+                    let largest = settings.largest_request(free, class);
+                    assert!(
+                        largest == 0 || serves(largest),
+                        "{largest} in {free}, {class:?}, {:?}",
+                        settings.roundup_power2_divisions
+                    );
+                    assert!(!serves(largest + 1), "{largest} in {free}, {class:?}, {:?}", settings.roundup_power2_divisions);
+                }
+            }
+        }
     }
 
     #[test]

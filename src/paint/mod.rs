@@ -5,6 +5,8 @@
 
 pub mod offscreen;
 pub mod screen;
+pub mod series;
 
 pub use offscreen::{Canvas, Offscreen, picture, render};
 pub use screen::{colour, paint, texture_image};
+pub use series::{SeriesResponse, SeriesView};

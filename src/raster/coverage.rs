@@ -10,7 +10,7 @@ pub type Cell = [f32; 4];
 /// Boxes of at least this height get a darker upper edge, so that equal neighbours can be told apart.
 pub const BORDER_FROM_PX: f64 = 4.0;
 /// What the edge's colour is multiplied by.
-const BORDER_SHADE: f32 = 0.72;
+pub const BORDER_SHADE: f32 = 0.72;
 
 /// Adds a box from `low` to `high` pixels above the bottom of a column.
 #[inline]

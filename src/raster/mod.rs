@@ -4,11 +4,15 @@
 //! a table, and hands back plain RGBA. Every box adds the exact share of each pixel it covers, so a
 //! thousand blocks smaller than a pixel show as their true average and nothing flickers.
 
+pub mod address;
 pub mod colour;
 pub mod coverage;
+pub mod lives;
 pub mod stack;
 
+pub use address::{AddressMap, AddressSpan};
 pub use colour::{ColourBy, ColourTable, age_class, size_class};
+pub use lives::LivesIndex;
 pub use stack::{StackOutline, StackRaster};
 
 use crate::model::Position;

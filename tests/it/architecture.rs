@@ -48,6 +48,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("hashbrown", &["*"]),
     ("rustc_hash", &["*"]),
     ("eframe", &["ui/"]),
+    ("egui_plot", &["paint/series.rs"]),
     ("egui_tiles", &["ui/"]),
     ("rfd", &["ui/"]),
     ("egui", &["ui/", "paint/", "report/page.rs"]),

@@ -1,0 +1,203 @@
+//! Series as lines of a plot: steps at pixel resolution, a legend that hides, a crosshair with exact values.
+//!
+//! Always: a frame touches pixels, not events (see [`crate::chart::series::step_points`]); the horizontal range is
+//! the caller's, so that all pictures over time stand under one another; the vertical one holds what is visible.
+
+use crate::base::grouped;
+use crate::chart::axis::{Clock, TimeAxis, duration_label};
+use crate::chart::series::{Marker, Series, Unit, highest, step_points, value_label, value_ticks};
+use crate::chart::{Ink, Palette};
+use crate::model::Position;
+use crate::paint::colour;
+use egui::{Align2, Id, Rect, Response, Sense, Stroke, Ui, Vec2};
+use egui_plot::{
+    Corner, GridMark, HoverPosition, ItemId, Legend, Line, LineStyle, Plot, PlotMemory, PlotPoint, PlotPoints, Text, VLine,
+};
+use std::ops::Range;
+
+/// A plot of series of one unit.
+#[derive(Clone, Debug)]
+pub struct SeriesView<'a> {
+    /// Names the plot among others: what is hidden in it is remembered under this.
+    pub id: Id,
+    /// The series; those of another unit than `unit` are left out.
+    pub series: &'a [Series<'a>],
+    /// The unit of the vertical axis.
+    pub unit: Unit,
+    /// The horizontal axis.
+    pub clock: &'a Clock,
+    /// The visible window in units of the clock; empty: the whole trace.
+    pub time: Range<f64>,
+    /// Failures, snapshots and the like.
+    pub markers: &'a [Marker],
+    /// The moment the other views show.
+    pub cursor: Option<Position>,
+    /// Light or dark.
+    pub palette: Palette,
+    /// Size in points, axes included.
+    pub size: Vec2,
+}
+
+/// What the pointer did on a plot.
+#[derive(Clone, Debug)]
+pub struct SeriesResponse {
+    /// Of the plot without its axes: click, drag, hover.
+    pub response: Response,
+    /// Where the plot lies without its axes.
+    pub plot: Rect,
+    /// Clock units under the pointer, where it is on the plot.
+    pub pointer_unit: Option<f64>,
+    /// Names of the series the user has hidden, in order.
+    pub hidden: Vec<String>,
+}
+
+/// Width of the value axis, the same in every plot so that plots stand exactly under one another.
+const VALUE_AXIS_PT: f32 = 68.0;
+/// Room at the right, so that the last label is not cut.
+const RIGHT_PT: f32 = 14.0;
+/// Most markers drawn; those of one pixel are one.
+const MOST_MARKERS: usize = 500;
+
+/// Shows a plot.
+pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
+    let span = view.clock.span();
+    let time = if view.time.start < view.time.end { view.time.clone() } else { span };
+    let series: Vec<&Series<'_>> = view.series.iter().filter(|series| series.unit == view.unit).collect();
+    let hidden_items = PlotMemory::load(ui.ctx(), view.id).map(|memory| memory.hidden_items).unwrap_or_default();
+    let is_hidden = |series: &Series<'_>| hidden_items.contains(&item(series));
+    let visible: Vec<&Series<'_>> = series.iter().copied().filter(|series| !is_hidden(series)).collect();
+    let top = visible.iter().map(|series| highest(series.curve, view.clock, &time)).max().unwrap_or(0) as f64;
+    let bounds = 0.0..top_of_axis(view.unit, top);
+    let (clock, unit, palette) = (view.clock, view.unit, view.palette);
+    let (width, height) = ((view.size.x - VALUE_AXIS_PT - RIGHT_PT).max(1.0), (view.size.y - 20.0).max(1.0));
+    let columns = (width * ui.ctx().pixels_per_point()).ceil() as usize;
+    let paper = ui.painter().add(egui::Shape::Noop);
+    // A curve that fills the lower part leaves the upper corner to the legend; shares lie near the top.
+    let corner = if unit == Unit::Share { Corner::LeftBottom } else { Corner::LeftTop };
+
+    let crosshair = |hover: &HoverPosition<'_>| {
+        let (HoverPosition::NearDataPoint { position, .. } | HoverPosition::Elsewhere { position }) = hover;
+        Some(values_at(&visible, clock, clock.position(position.x)))
+    };
+    let (x_ticks, y_ticks) = (clock.ticks(time.clone(), width), value_ticks(unit, bounds.clone(), height * 1.05));
+    let marks = |ticks: &[crate::chart::Tick]| {
+        let step = ticks.windows(2).map(|pair| pair[1].at - pair[0].at).next().unwrap_or(1.0);
+        ticks.iter().map(|tick| GridMark { value: tick.at, step_size: step }).collect::<Vec<_>>()
+    };
+    let label = |ticks: &[crate::chart::Tick], mark: GridMark| {
+        ticks.iter().find(|tick| tick.at == mark.value).map(|tick| tick.label.clone()).unwrap_or_default()
+    };
+    let (x_marks, y_marks) = (marks(&x_ticks), marks(&y_ticks));
+    let plot = Plot::new(view.id)
+        .id(view.id)
+        .width((view.size.x - RIGHT_PT).max(1.0))
+        .height(view.size.y)
+        .sense(Sense::click_and_drag())
+        .allow_zoom(false)
+        .allow_drag(false)
+        .allow_scroll(false)
+        .allow_boxed_zoom(false)
+        .allow_double_click_reset(false)
+        .allow_axis_zoom_drag(false)
+        .set_margin_fraction(Vec2::ZERO)
+        .y_axis_min_width(VALUE_AXIS_PT)
+        .show_background(false)
+        .grid_color(colour(palette, Ink::Grid))
+        .cursor_color(colour(palette, Ink::WeakText))
+        .legend(Legend::default().position(corner).follow_insertion_order(true).background_alpha(0.85))
+        .x_grid_spacer(move |_| x_marks.clone())
+        .y_grid_spacer(move |_| y_marks.clone())
+        .x_axis_formatter(move |mark, _| label(&x_ticks, mark))
+        .y_axis_formatter(move |mark, _| label(&y_ticks, mark))
+        .label_formatter(crosshair);
+    let shown = plot.show(ui, |plot| {
+        plot.set_plot_bounds_x(time.start..=time.end);
+        plot.set_plot_bounds_y(bounds.start..=bounds.end);
+        for series in &series {
+            // A hidden series stays in the legend, without the work for its line.
+            let points = if is_hidden(series) { Vec::new() } else { step_points(series.curve, clock, &time, columns) };
+            let line =
+                Line::new(series.name, PlotPoints::from(points)).id(item_name(series)).allow_hover(false).allow_band(false);
+            plot.line(line.color(colour(palette, series.ink)).width(1.5));
+        }
+        let pixel = (time.end - time.start) / columns as f64;
+        let mut last = f64::NEG_INFINITY;
+        let mut drawn = 0;
+        for (row, marker) in view.markers.iter().enumerate() {
+            let x = clock.unit(marker.position);
+            if x < time.start || time.end < x || x < last + pixel * 3.0 || MOST_MARKERS <= drawn {
+                continue;
+            }
+            (last, drawn) = (x, drawn + 1);
+            let stroke = Stroke::new(1.0, colour(palette, marker.ink));
+            plot.vline(VLine::new("", x).id(("marker", row)).stroke(stroke).allow_hover(false).style(LineStyle::dashed_dense()));
+        }
+        if let Some(cursor) = view.cursor {
+            let stroke = Stroke::new(1.5, colour(palette, Ink::Cursor));
+            plot.vline(VLine::new("", clock.unit(cursor)).id("cursor").stroke(stroke).allow_hover(false));
+        }
+        if visible.is_empty() {
+            let centre = PlotPoint::new((time.start + time.end) / 2.0, bounds.end / 2.0);
+            let words = if series.is_empty() {
+                "Nothing of this kind was recorded."
+            } else {
+                "All series are hidden: click one in the legend."
+            };
+            plot.text(
+                Text::new("", centre, words).id("empty").color(colour(palette, Ink::WeakText)).anchor(Align2::CENTER_CENTER),
+            );
+        }
+        plot.pointer_coordinate()
+    });
+    let frame = *shown.transform.frame();
+    ui.painter().set(paper, egui::Shape::rect_filled(frame, 0.0, colour(palette, Ink::Background)));
+    let pointer_unit = shown.inner.filter(|_| shown.response.contains_pointer()).map(|point| point.x);
+    let hidden = series.iter().filter(|series| is_hidden(series)).map(|series| series.name.to_owned()).collect();
+    SeriesResponse { response: shown.response, plot: frame, pointer_unit, hidden }
+}
+
+/// Hides the series that are not shown by default, once for each plot, so that the first sight is not a thicket.
+pub fn hide_by_default(ui: &Ui, view: &SeriesView<'_>) {
+    let known = view.id.with("defaults");
+    if ui.ctx().data(|data| data.get_temp::<bool>(known)).is_some() {
+        return;
+    }
+    // The plot makes its memory in its first frame.
+    if let Some(mut memory) = PlotMemory::load(ui.ctx(), view.id) {
+        let hidden = view.series.iter().filter(|series| series.unit == view.unit && !series.shown);
+        memory.hidden_items.extend(hidden.map(item));
+        memory.store(ui.ctx(), view.id);
+        ui.ctx().data_mut(|data| data.insert_temp(known, true));
+    }
+}
+
+fn item_name<'a>(series: &'a Series<'_>) -> (&'static str, &'a crate::chart::Group) {
+    (series.name, &series.group)
+}
+fn item(series: &Series<'_>) -> ItemId {
+    ItemId::new(item_name(series))
+}
+
+/// A little above the highest value, so that its line is not cut; never an empty range.
+fn top_of_axis(unit: Unit, top: f64) -> f64 {
+    match unit {
+        Unit::Bytes => (top * 1.06).max(1024.0),
+        Unit::Count => (top * 1.06).max(4.0),
+        Unit::Share => (top * 1.06).clamp(100_000.0, 1_040_000.0),
+    }
+}
+
+/// What stands beside the pointer: the moment, then every visible series with its exact value.
+fn values_at(visible: &[&Series<'_>], clock: &Clock, position: Position) -> String {
+    let mut text = match position.event() {
+        None => "before the first event".to_owned(),
+        Some(event) => format!("event {}", grouped(u64::from(event.0))),
+    };
+    if clock.axis() == TimeAxis::Time {
+        text = format!("{}, {text}", duration_label(clock.unit(position) as u64));
+    }
+    for series in visible {
+        text = format!("{text}\n{}  {}", series.name, value_label(series.unit, series.curve.at(position)));
+    }
+    text
+}

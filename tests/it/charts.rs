@@ -1,0 +1,530 @@
+//! Charts and what they rest on: fragmentation over time, lifetimes, pins, address over time, series.
+//!
+//! The oracle is the state at a position, which is built from the lives directly and knows nothing of curves.
+
+use crate::samples;
+use fragscope::analysis::fragmentation::external_ppm;
+use fragscope::analysis::{
+    Churn, Fragmentation, LeakParams, LeakSuspects, LifetimeParams, Lifetimes, Pins, Slices, Sum, UsageTimeline,
+};
+use fragscope::base::{HeapSize, Progress};
+use fragscope::chart::TimeAxis;
+use fragscope::chart::{AddressTimeInput, Clock, ColourBy, Group, Inks, Palette, Series, Unit, address_time, series};
+use fragscope::model::{AllocationId, AllocatorSettings, BlockState, DeviceMemory, Item, PoolId, Position, Snapshot, StreamId};
+use fragscope::paint::SeriesView;
+use fragscope::raster::{ColourTable, LivesIndex, RasterView};
+use fragscope::replay::{MemoryState, Replay};
+use std::fmt::Write as _;
+
+/// Calls `check` with every device of every sample that holds anything.
+fn each_device(mut check: impl FnMut(&str, &Snapshot, &DeviceMemory, &Replay)) {
+    let mut seen = 0;
+    for path in samples::pairs(&samples::folder()) {
+        let snapshot = samples::open(&path);
+        for memory in snapshot.devices.as_slice().iter().filter(|memory| memory.is_used()) {
+            let place = format!("{}, {}", samples::stem(&path), memory.title());
+            check(&place, &snapshot, memory, &Replay::new(memory));
+            seen += 1;
+        }
+    }
+    assert!(5 < seen, "only {seen} devices in the samples");
+}
+
+/// Every curve against the state of one position.
+fn compare(place: &str, curves: &Fragmentation, state: &MemoryState, settings: &AllocatorSettings, host: bool) {
+    let at = state.position;
+    let totals = &state.totals;
+    for (name, curve, expected) in [
+        ("pending free", &curves.pending_free, totals.pending_free()),
+        ("free", &curves.free, totals.free()),
+        ("inactive split", &curves.inactive_split, state.inactive_split),
+        ("largest free block", &curves.largest_free_block, state.largest_free_block),
+        ("segments", &curves.segments, state.segments.len() as u64),
+        ("active blocks", &curves.active_blocks, state.active_blocks),
+        ("external", &curves.external, external_ppm(state.largest_free_block, totals.free())),
+        ("internal", &curves.internal, totals.active.saturating_sub(totals.requested)),
+    ] {
+        assert_eq!(curve.at(at), expected, "{place}: {name} at {at:?}");
+    }
+    let mut default_request = 0;
+    for pool in &curves.pools {
+        let key = (pool.pool, pool.class, pool.stream);
+        let known = state.pools.iter().find(|known| (known.pool, known.class, known.stream) == key);
+        let segments = state.segments.iter().filter(|segment| (segment.pool, segment.class, segment.stream) == key);
+        let blocks = segments.flat_map(|segment| state.blocks_of(segment));
+        let allocated: u64 = blocks.filter(|block| block.state == BlockState::ActiveAllocated).map(|block| block.size).sum();
+        let largest = known.map_or(0, |known| known.largest_free_block);
+        let request = if host { largest } else { settings.largest_request(largest, pool.class) };
+        for (name, curve, expected) in [
+            ("reserved", &pool.reserved, known.map_or(0, |known| known.reserved)),
+            ("active", &pool.active, known.map_or(0, |known| known.active)),
+            ("allocated", &pool.allocated, allocated),
+            ("largest free block", &pool.largest_free_block, largest),
+            ("largest request", &pool.largest_request, request),
+        ] {
+            assert_eq!(curve.at(at), expected, "{place}: {name} of {key:?} at {at:?}");
+        }
+        if pool.pool == PoolId::DEFAULT && pool.stream == StreamId::DEFAULT {
+            default_request = default_request.max(request);
+        }
+    }
+    assert_eq!(curves.largest_request.at(at), default_request, "{place}: largest request at {at:?}");
+    for known in &state.pools {
+        let key = (known.pool, known.class, known.stream);
+        assert!(curves.pools.iter().any(|pool| (pool.pool, pool.class, pool.stream) == key), "{place}: {key:?} has no curves");
+    }
+}
+
+#[test]
+fn fragmentation_equals_the_state_at_every_event() {
+    each_device(|place, snapshot, memory, replay| {
+        let curves = Fragmentation::of(memory, &snapshot.settings, &Progress::new()).expect("nobody cancels");
+        let halves = [0, 1].map(|half| (half..=memory.end().0).step_by(2));
+        std::thread::scope(|scope| {
+            for half in halves {
+                let curves = &curves;
+                scope.spawn(move || {
+                    for position in half.map(Position) {
+                        let state = replay.state_at(memory, position);
+                        compare(place, curves, &state, &snapshot.settings, memory.ordinal < 0);
+                    }
+                });
+            }
+        });
+    });
+}
+
+/// `FRAGSCOPE_BIG=a.pickle[:b.pickle…] cargo test --release --test it -- --ignored fragmentation_of_big --nocapture`
+#[test]
+#[ignore = "needs large files, named in FRAGSCOPE_BIG"]
+fn fragmentation_of_big_files_equals_the_state() {
+    let files = std::env::var("FRAGSCOPE_BIG").expect("FRAGSCOPE_BIG names files");
+    for file in files.split(':') {
+        let snapshot = samples::open(std::path::Path::new(file));
+        let memory = &snapshot.devices[snapshot.busiest_device().expect("a device")];
+        let replay = Replay::new(memory);
+        let start = std::time::Instant::now();
+        let curves = Fragmentation::of(memory, &snapshot.settings, &Progress::new()).expect("nobody cancels");
+        let took = start.elapsed();
+        println!(
+            "{file}: {} events, {} lives, {} segments, {} pools: {took:.2?}, {:.1} MB",
+            memory.trace.len(),
+            memory.allocations.len(),
+            memory.segments.len(),
+            curves.pools.len(),
+            curves.heap_size() as f64 / 1e6
+        );
+        let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+        for _ in 0..3000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let position = Position(((seed >> 33) % (memory.trace.len() as u64 + 1)) as u32);
+            compare(file, &curves, &replay.state_at(memory, position), &snapshot.settings, memory.ordinal < 0);
+        }
+    }
+}
+
+fn sum_of(buckets: &[Sum]) -> Sum {
+    buckets.iter().fold(Sum::default(), |sum, bucket| sum.and(*bucket))
+}
+
+#[test]
+fn lifetimes_churn_and_growth_add_up_to_the_whole() {
+    each_device(|place, snapshot, memory, replay| {
+        let progress = Progress::new();
+        let (lives, end) = (&memory.allocations, memory.end());
+        let middle = LifetimeParams { from: Position(end.0 / 3), to: Position(end.0 / 3 * 2 + 1) };
+        for params in [LifetimeParams::ALL, middle] {
+            let found = Lifetimes::of(memory, &params, &progress).expect("nobody cancels");
+            let mut whole = Sum::default();
+            for life in lives.ids().map(|id| lives.get(id)) {
+                if life.born < life.died && life.born < params.to && params.from < life.died {
+                    whole.add(life.size);
+                }
+            }
+            assert_eq!(found.total, whole, "{place}: total of {params:?}");
+            assert_eq!(sum_of(&found.sizes), whole, "{place}: sizes of {params:?}");
+            let by_end = sum_of(&found.events).and(found.older).and(found.outliving).and(found.throughout);
+            assert_eq!(by_end, whole, "{place}: lifetimes of {params:?}");
+            assert_eq!(sum_of(&found.micros).and(found.untimed), sum_of(&found.events), "{place}: µs of {params:?}");
+
+            let churn = Churn::of(memory, &snapshot.stacks, &params, &progress).expect("nobody cancels");
+            let born_inside = lives.ids().map(|id| lives.get(id)).filter(|life| {
+                life.born != Position::START && life.born < life.died && params.from <= life.born && life.born < params.to
+            });
+            assert_eq!(churn.churned.count + churn.kept.count, born_inside.count() as u64, "{place}: born in {params:?}");
+            let rows = churn.stacks.iter().fold([Sum::default(); 2], |[a, b], row| [a.and(row.churned), b.and(row.kept)]);
+            assert_eq!(rows, [churn.churned, churn.kept], "{place}: churn of {params:?}");
+        }
+        let usage = UsageTimeline::of(memory, &progress).expect("nobody cancels");
+        let names: std::collections::BTreeSet<_> = memory.annotations.iter().map(|span| span.name).collect();
+        let slices = [Slices::Equal(1), Slices::Equal(7), Slices::Equal(1000)].into_iter();
+        for slices in slices.chain(names.into_iter().map(Slices::Annotation)) {
+            let params = LeakParams { window: LifetimeParams::ALL, slices };
+            let found = LeakSuspects::of(memory, replay, &snapshot.stacks, &params, &progress).expect("nobody cancels");
+            assert!(found.moments.is_sorted(), "{place}");
+            for (row, moment) in found.moments.iter().enumerate() {
+                let suspects = found.suspects.iter().fold(Sum::default(), |sum, growth| sum.and(growth.live[row]));
+                assert_eq!(suspects.and(found.others[row]), found.total[row], "{place}: at {moment:?}");
+                assert_eq!(found.total[row].bytes, usage.allocated.at(*moment), "{place}: at {moment:?}");
+            }
+            for growth in &found.suspects {
+                assert!(growth.live.is_sorted_by_key(|sum| sum.bytes) && 0 < growth.gained(), "{place}: {growth:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn pins_hold_every_byte_of_their_segments() {
+    each_device(|place, snapshot, memory, replay| {
+        for share in 0..=20u64 {
+            let position = Position((u64::from(memory.end().0) * share / 20) as u32);
+            let state = replay.state_at(memory, position);
+            let pins = Pins::of(&state, memory, &snapshot.settings);
+            assert_eq!(pins.segments.len(), state.segments.len(), "{place} at {position:?}");
+            for segment in &pins.segments {
+                let what = format!("{place}: segment 0x{:x} at {position:?}", segment.address);
+                assert_eq!(segment.active + segment.free, segment.size, "{what}");
+                assert_eq!(segment.pins.iter().map(|pin| pin.size).sum::<u64>(), segment.active, "{what}");
+                assert!(segment.pins.is_sorted_by(|a, b| b.size <= a.size), "{what}");
+                assert!(segment.releasable <= segment.free && segment.largest_gap <= segment.free, "{what}");
+                assert!(segment.pins.iter().all(|pin| pin.age_events.is_none_or(|age| age < position.0)), "{what}");
+                if segment.pins.is_empty() && !segment.expandable {
+                    assert_eq!(segment.releasable, segment.size, "{what}");
+                }
+            }
+        }
+    });
+}
+
+/// What the raster must show in one column, pixel by pixel from the bottom: premultiplied colour and coverage, by
+/// looking at every position, every live block and every pixel.
+fn naive_column(
+    replay: &Replay,
+    memory: &DeviceMemory,
+    index: &LivesIndex,
+    view: &RasterView,
+    column: usize,
+    colours: &ColourTable,
+    ground: [u8; 3],
+) -> Vec<[f64; 4]> {
+    let width = view.columns.len() - 1;
+    let ends: Vec<(u32, u32)> = view.columns.windows(2).map(|ends| (ends[0].0, ends[1].0.max(ends[0].0 + 1))).collect();
+    let (from, to) = ends[column];
+    let bytes_a_pixel = (view.bytes.end - view.bytes.start) / view.height as f64;
+    let mut cells = vec![[0f64; 4]; view.height];
+    let mut ids = Vec::new();
+    for at in (from..to).map(Position) {
+        let share = 1.0 / f64::from(to - from);
+        let mut fill = |low: f64, high: f64, colour: [f64; 3], alpha: f64| {
+            for (pixel, cell) in cells.iter_mut().enumerate() {
+                let covered = high.min(pixel as f64 + 1.0) - low.max(pixel as f64);
+                for i in 0..3 {
+                    cell[i] += covered.max(0.0) * share * colour[i];
+                }
+                cell[3] += covered.max(0.0) * share * alpha;
+            }
+        };
+        let pixels = |row: u64, size: u64| {
+            let low = (row as f64 - view.bytes.start) / bytes_a_pixel;
+            (low, low + size as f64 / bytes_a_pixel)
+        };
+        for segment in memory.segments.as_slice().iter().filter(|segment| segment.exists_at(at)) {
+            let (low, high) = pixels(index.map.row(segment.address).expect("segments are on the map"), segment.size);
+            fill(low, high, ground.map(f64::from), 1.0);
+        }
+        replay.live_at(memory, at, &mut ids);
+        for id in &ids {
+            let life = memory.allocations.get(*id);
+            let (low, high) = pixels(index.map.row(life.address).expect("blocks are on the map"), life.size);
+            let columns = (0..width).filter(|column| life.born.0 < ends[*column].1 && ends[*column].0 < life.died.0).count();
+            let is_birth = ends.iter().position(|(_, end)| life.born.0 < *end) == Some(column);
+            let colour = colours.of(memory, *id, life.born.max(Position(from))).map(f64::from);
+            let over = |shade: f64| [0, 1, 2].map(|i| (colour[i] * shade) - f64::from(ground[i]));
+            let edge = f64::from(fragscope::raster::coverage::BORDER_SHADE);
+            if high - low < 4.0 || columns < 4 {
+                fill(low, high, over(1.0), 0.0);
+            } else if is_birth {
+                fill(low, high, over(edge), 0.0);
+            } else {
+                fill(low, high - 1.0, over(1.0), 0.0);
+                fill(high - 1.0, high, over(edge), 0.0);
+            }
+        }
+    }
+    cells
+}
+
+#[test]
+fn the_address_raster_equals_a_look_at_every_pixel() {
+    let mut seed = 11u64;
+    let mut next = |n: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % n.max(1)
+    };
+    let ground = [250, 240, 230];
+    each_device(|place, snapshot, memory, replay| {
+        let index = LivesIndex::new(memory, &Progress::new()).expect("nobody cancels");
+        let (rows, end) = (index.map.rows() as f64, u64::from(memory.end().0));
+        if rows < 1.0 {
+            return;
+        }
+        for round in 0..6u64 {
+            // From single positions wider than a column to many in one; from everything to a few rows.
+            let span = [3, 60, 400, 900, 130, 2][round as usize].min(end + 1);
+            let from = next(end + 1 - span.min(end));
+            let width = [70, 65, 40, 30, 130, 5][round as usize];
+            let columns = (0..=width).map(|c| Position((from + span * c / width) as u32)).collect();
+            let height = [50, 20, 64, 7][round as usize % 4];
+            let low = if round < 3 { 0.0 } else { next(rows as u64) as f64 };
+            let high = if round < 2 { rows } else { low + (rows - low) / (1 + next(50)) as f64 + 512.0 };
+            let view = RasterView { columns, bytes: low..high, height };
+            let by = ColourBy::ALL[round as usize % ColourBy::ALL.len()];
+            let colours = Inks::new(snapshot, by).table(Palette::LIGHT);
+            let raster = index.raster(memory, &view, &colours, Some(ground), &Progress::new()).expect("nobody cancels");
+            assert_eq!((raster.width, raster.height), (width as usize, height), "{place}");
+            for column in [0, 1, width as usize / 2, width as usize - 1] {
+                let expected = naive_column(replay, memory, &index, &view, column, &colours, ground);
+                for (pixel, expected) in expected.iter().enumerate() {
+                    let at = ((height - 1 - pixel) * raster.width + column) * 4;
+                    let found = &raster.rgba[at..at + 4];
+                    let expected = [expected[0], expected[1], expected[2], expected[3] * 255.0];
+                    for (found, expected) in found.iter().zip(expected) {
+                        let close = (f64::from(*found) - expected).abs() < 1.6;
+                        assert!(
+                            close,
+                            "{place}, round {round}, by {by:?}: pixel {pixel} of column {column}: {found:?} for {expected:?}"
+                        );
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_point_of_the_address_picture_is_what_lies_there() {
+    let mut hits = 0;
+    each_device(|place, _, memory, replay| {
+        let index = LivesIndex::new(memory, &Progress::new()).expect("nobody cancels");
+        let clock = Clock::new(&memory.trace, TimeAxis::Events);
+        for share in 0..=10u64 {
+            let at = Position((u64::from(memory.end().0) * share / 10) as u32);
+            let state = replay.state_at(memory, at);
+            for block in state.blocks.iter().step_by(1 + state.blocks.len() / 300) {
+                for address in [block.address, block.address + block.size / 2, block.address + block.size - 1] {
+                    let row = index.map.row(address).expect("segments are on the map");
+                    assert_eq!(index.map.address(row), Some(address), "{place}");
+                    assert_eq!(index.hit(memory, at, row), block.allocation, "{place}: 0x{address:x} at {at:?}");
+                    hits += usize::from(block.allocation.is_some());
+                }
+            }
+            assert_eq!(index.hit(memory, at, index.map.rows()), None, "{place}");
+        }
+        let input = address_input(memory, &index, &clock);
+        let frame = address_time::frame(&input);
+        assert_eq!(address_time::hit(&input, frame.plot.x0 - 5.0, frame.plot.y0 + 5.0), None, "{place}: left of the plot");
+    });
+    assert!(1000 < hits, "only {hits} blocks were hit");
+}
+
+fn address_input<'a>(memory: &'a DeviceMemory, index: &'a LivesIndex, clock: &'a Clock) -> AddressTimeInput<'a> {
+    AddressTimeInput {
+        memory,
+        index,
+        clock,
+        width_pt: 900.0,
+        height_pt: 420.0,
+        time: 0.0..0.0,
+        rows: 0.0..0.0,
+        rasters: &[],
+        cursor: None,
+        range: None,
+        marks: &[],
+        selected: &[],
+        hovered: None,
+    }
+}
+
+#[test]
+fn address_pictures_stay_inside_their_frame_and_labels_apart() {
+    use fragscope::chart::{Area, Shape, drawing::MAX_MARKS};
+    each_device(|place, _, memory, _| {
+        let index = LivesIndex::new(memory, &Progress::new()).expect("nobody cancels");
+        let rows = index.map.rows() as f64;
+        for (axis, width_pt, height_pt) in
+            [(TimeAxis::Events, 1280.0, 800.0), (TimeAxis::Time, 2560.0, 1440.0), (TimeAxis::Events, 60.0, 20.0)]
+        {
+            let clock = Clock::new(&memory.trace, axis);
+            let end = clock.span().end;
+            for (time, part) in
+                [(0.0..0.0, 0.0..0.0), (end * 0.3..end * 0.31, rows * 0.2..rows * 0.7), (end..end * 2.0, rows..rows * 2.0)]
+            {
+                let input = AddressTimeInput { width_pt, height_pt, time, rows: part, ..address_input(memory, &index, &clock) };
+                let drawing = address_time::draw(&input);
+                assert!(drawing.marks.len() < MAX_MARKS, "{place}: {} marks", drawing.marks.len());
+                let plot = address_time::frame(&input).plot;
+                let mut labels = Vec::new();
+                for mark in &drawing.marks {
+                    match &mark.shape {
+                        Shape::Box(Area { x0, y0, x1, y1 }) => {
+                            assert!(plot.x0 <= *x0 && *x1 <= plot.x1 && plot.y0 <= *y0 && *y1 <= plot.y1, "{place}: {mark:?}");
+                        }
+                        Shape::Text { at, anchor: fragscope::chart::Anchor::RightCentre, .. } => labels.push(at[1]),
+                        _ => {}
+                    }
+                }
+                labels.sort_by(f32::total_cmp);
+                assert!(labels.windows(2).all(|pair| pair[0] + 13.0 <= pair[1]), "{place}: labels at {labels:?}");
+            }
+        }
+    });
+}
+
+/// Compares with a file in `tests/expected`; `BLESS=1` writes it.
+fn golden(name: &str, text: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/expected").join(name);
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder to write into");
+        std::fs::write(&path, text).expect("a golden that can be written");
+        return;
+    }
+    let expected =
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}; BLESS=1 writes it", path.display()));
+    assert_eq!(text, expected, "{} differs; BLESS=1 renews it", path.display());
+}
+
+#[test]
+fn the_address_picture_is_laid_out_as_before() {
+    let snapshot = samples::open(&samples::sample("private_pools"));
+    let memory = &snapshot.devices[snapshot.busiest_device().expect("a device")];
+    let index = LivesIndex::new(memory, &Progress::new()).expect("nobody cancels");
+    let clock = Clock::new(&memory.trace, TimeAxis::Events);
+    let whole = address_input(memory, &index, &clock);
+    let selected = [Item::Allocation(AllocationId(0))];
+    let part = AddressTimeInput {
+        time: 20.0..60.0,
+        rows: (1u64 << 20) as f64..(5u64 << 20) as f64,
+        cursor: Some(Position(31)),
+        range: Some(Position(40)..Position(45)),
+        marks: &[('A', Position(25))],
+        selected: &selected,
+        ..whole.clone()
+    };
+    golden("address_time.txt", &format!("{}\n{}", address_time::draw(&whole).dump(), address_time::draw(&part).dump()));
+    let (empty, none) = (DeviceMemory::default(), LivesIndex::default());
+    let clock = Clock::new(&empty.trace, TimeAxis::Events);
+    let words = address_time::draw(&address_input(&empty, &none, &clock)).dump();
+    assert!(words.contains("This recording names no segments"), "{words}");
+}
+
+#[test]
+fn series_agree_with_the_state_and_are_what_they_were() {
+    let mut text = String::new();
+    for name in ["fragmentation_oom", "private_pools"] {
+        let snapshot = samples::open(&samples::sample(name));
+        let memory = &snapshot.devices[snapshot.busiest_device().expect("a device")];
+        let progress = Progress::new();
+        let usage = UsageTimeline::of(memory, &progress).expect("nobody cancels");
+        let curves = Fragmentation::of(memory, &snapshot.settings, &progress).expect("nobody cancels");
+        let all = series::all_series(&snapshot, &usage, &curves);
+        let _ = writeln!(text, "{name}: {} markers", series::markers(memory).len());
+        for Series { name, ink, unit, group, curve, .. } in &all {
+            let group = match group {
+                Group::Device => "device",
+                Group::Pool(pool) => pool,
+            };
+            let (at, peak) = curve.peak();
+            let (peak, last) = (series::value_label(*unit, peak), series::value_label(*unit, curve.at(memory.end())));
+            let _ = writeln!(text, "{group}: {name}: at most {peak} after event {}, at last {last}, {ink:?}", at.event_number());
+        }
+        let device = |wanted: &str| all.iter().find(|s| s.group == Group::Device && s.name == wanted).expect("a series").curve;
+        for pool in ["reserved", "active", "allocated"] {
+            for share in 0..=50u64 {
+                let at = Position((u64::from(memory.end().0) * share / 50) as u32);
+                let pools = all.iter().filter(|s| s.group != Group::Device && s.name == pool);
+                assert_eq!(pools.map(|s| s.curve.at(at)).sum::<u64>(), device(pool).at(at), "{name}: {pool} at {at:?}");
+            }
+        }
+    }
+    golden("series.txt", &text);
+}
+
+/// All words of a frame with where they stand.
+fn words(shapes: &[egui::epaint::ClippedShape]) -> Vec<(String, egui::Rect)> {
+    fn collect(shape: &egui::Shape, found: &mut Vec<(String, egui::Rect)>) {
+        match shape {
+            egui::Shape::Text(text) => found.push((text.galley.text().to_owned(), text.visual_bounding_rect())),
+            egui::Shape::Vec(shapes) => shapes.iter().for_each(|shape| collect(shape, found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    shapes.iter().for_each(|clipped| collect(&clipped.shape, &mut found));
+    found
+}
+
+#[test]
+fn the_plot_tells_exact_values_and_hides_what_is_clicked() {
+    let snapshot = samples::open(&samples::sample("fragmentation_oom"));
+    let memory = &snapshot.devices[snapshot.busiest_device().expect("a device")];
+    let progress = Progress::new();
+    let usage = UsageTimeline::of(memory, &progress).expect("nobody cancels");
+    let curves = Fragmentation::of(memory, &snapshot.settings, &progress).expect("nobody cancels");
+    let all = series::all_series(&snapshot, &usage, &curves);
+    let device: Vec<Series<'_>> = all.into_iter().filter(|series| series.group == Group::Device).collect();
+    let markers = series::markers(memory);
+    let clock = Clock::new(&memory.trace, TimeAxis::Events);
+    let view = SeriesView {
+        id: egui::Id::unique("device"),
+        series: &device,
+        unit: Unit::Bytes,
+        clock: &clock,
+        time: 0.0..0.0,
+        markers: &markers,
+        cursor: Some(Position(100)),
+        palette: Palette::LIGHT,
+        size: egui::vec2(900.0, 300.0),
+    };
+    let context = egui::Context::default();
+    let mut seen = None;
+    let mut frame = |events: Vec<egui::Event>, time: f64| {
+        let screen = egui::Rect::from_min_size(egui::Pos2::ZERO, egui::vec2(900.0, 300.0));
+        let input = egui::RawInput { screen_rect: Some(screen), time: Some(time), events, ..Default::default() };
+        let mut output = context.run_ui(input, |ui| {
+            let shown = fragscope::paint::series::show(ui, &view);
+            fragscope::paint::series::hide_by_default(ui, &view);
+            seen = Some((shown.plot, shown.pointer_unit, shown.hidden));
+        });
+        output.textures_delta.clear();
+        (words(&output.shapes), seen.clone().expect("a frame"))
+    };
+    frame(Vec::new(), 0.0);
+    let (text, (plot, _, hidden)) = frame(Vec::new(), 0.1);
+    assert!(hidden.contains(&"requested".to_owned()) && !hidden.contains(&"reserved".to_owned()), "{hidden:?}");
+    let is_binary = |word: &str| word.ends_with(" GiB") && word.len() < 9;
+    assert!(text.iter().any(|(word, _)| is_binary(word)), "no byte labels: {text:?}");
+    let pointer = egui::pos2(plot.center().x, plot.center().y);
+    let (text, (_, unit, _)) = {
+        frame(vec![egui::Event::PointerMoved(pointer)], 0.2);
+        frame(vec![egui::Event::PointerMoved(pointer)], 0.3)
+    };
+    let unit = unit.expect("the pointer is on the plot");
+    let position = clock.position(unit);
+    assert!((unit - (clock.span().end / 2.0)).abs() < clock.span().end / 100.0, "{unit}");
+    let exact = device[0].label_at(position);
+    assert_eq!(exact, series::value_label(Unit::Bytes, usage.reserved.at(position)));
+    assert!(text.iter().any(|(word, _)| word.contains(&exact)), "{exact} is not told: {text:?}");
+    let (_, place) = text.iter().find(|(word, _)| word == "allocated").expect("the legend names the series");
+    let button = |pressed| egui::Event::PointerButton {
+        pos: place.center(),
+        button: egui::PointerButton::Primary,
+        pressed,
+        modifiers: egui::Modifiers::NONE,
+    };
+    frame(vec![egui::Event::PointerMoved(place.center())], 0.4);
+    frame(vec![button(true)], 0.45);
+    frame(vec![button(false)], 0.5);
+    let (_, (_, _, hidden)) = frame(Vec::new(), 0.6);
+    assert!(hidden.contains(&"allocated".to_owned()), "{hidden:?}");
+}
