@@ -1,7 +1,9 @@
 //! The tiles of the window. [`VIEWS`] is the register: one line a view, in the order of the View menu.
 
+pub mod address_time;
 pub mod details;
 pub mod events;
+pub mod flame;
 pub mod segment_map;
 pub mod usage;
 pub mod usage_header;
@@ -10,7 +12,8 @@ pub mod view;
 pub use view::{Cx, View, ViewClass};
 
 /// All views.
-pub const VIEWS: &[ViewClass] = &[usage::CLASS, segment_map::CLASS, events::CLASS, details::CLASS];
+pub const VIEWS: &[ViewClass] =
+    &[usage::CLASS, segment_map::CLASS, events::CLASS, flame::CLASS, address_time::CLASS, details::CLASS];
 
 /// The view of a name.
 pub fn class_of(id: &str) -> Option<&'static ViewClass> {
