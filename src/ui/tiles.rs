@@ -237,6 +237,26 @@ mod tests {
     }
 
     #[test]
+    fn an_arrangement_of_before_a_view_was_there_still_loads() {
+        let mut older = Layout::of_saved("");
+        let newer: Vec<&str> = tabbed().filter(|id| *id != "events").collect();
+        for id in &newer {
+            older.close_view(id);
+        }
+        let mut layout = Layout::of_saved(&older.to_saved());
+        let tabs_of = |layout: &Layout, id: &str| {
+            let tile = layout.tree.tiles.find_pane(&Pane(id.to_owned()));
+            tile.and_then(|tile| layout.tree.tiles.parent_of(tile))
+        };
+        for id in newer {
+            assert!(!layout.is_open(id));
+            layout.show_view(id);
+            assert!(layout.is_open(id));
+            assert_eq!(tabs_of(&layout, id), tabs_of(&layout, "events"), "{id} comes as a tab beside the events");
+        }
+    }
+
+    #[test]
     fn closed_views_come_back() {
         let mut layout = Layout::of_saved("");
         for class in VIEWS {

@@ -284,7 +284,8 @@ impl Flame {
             }
             let row = &tree.nodes[focus];
             let share = if tree.params.of.is_difference() { String::new() } else { share_text(row.weight, tree.root().weight) };
-            ui.label(weak(&format!("{}  {share}", exact_value(tree.params.of, row.value))));
+            let share = if share.is_empty() { share } else { format!(", {share} of all") };
+            ui.label(weak(&format!("·  {}{share}", exact_value(tree.params.of, row.value))));
         });
     }
 
