@@ -183,11 +183,11 @@ fn a_flame_is_hovered_focused_left_and_searched() {
     assert!(window.query_by_label("all").is_none(), "and it leads back");
 
     for (text, hits) in [("EXTEND", true), ("wl.py:188", true), ("no such function", false)] {
-        let field = window.get_by_role_and_label(Role::TextInput, "Find frames");
+        let field = window.get_by_role_and_label(Role::TextInput, "Find");
         field.focus();
         window.step();
         window.key_press_modifiers(egui::Modifiers::COMMAND, egui::Key::A);
-        window.get_by_role_and_label(Role::TextInput, "Find frames").type_text(text);
+        window.get_by_role_and_label(Role::TextInput, "Find").type_text(text);
         rest(&mut window);
         let found = FlameMatches::of(&tree, &snapshot.stacks, text);
         assert_eq!(0 < found.hits, hits, "{text}");
@@ -196,10 +196,10 @@ fn a_flame_is_hovered_focused_left_and_searched() {
         assert_eq!(told, hits, "{text}: {sum}");
         assert_eq!(window.query_by_label("no frame matches").is_some(), !hits, "{text}");
     }
-    window.get_by_label("Clear").click();
+    window.get_by_label("End the search").click();
     rest(&mut window);
     assert!(window.query_by_label("no frame matches").is_none());
-    for switch in ["Rising", "Bottom-up", "Fold framework frames"] {
+    for switch in ["Rising", "Bottom-up", "Fold framework"] {
         let before = window.render().expect("painted");
         window.get_by_label(switch).click();
         rest(&mut window);

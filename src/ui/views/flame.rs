@@ -18,6 +18,7 @@ use crate::ui::theme::UNIT;
 use crate::ui::views::view::{Cx, View, ViewClass};
 use crate::ui::widgets::byte_label::copyable;
 use crate::ui::widgets::canvas::{Canvas, Gesture, canvas, zoomed};
+use crate::ui::widgets::icon::{Icon, icon_button};
 use egui::{ComboBox, Label, Rect, RichText, ScrollArea, TextEdit, Ui, UiBuilder, vec2};
 use std::ops::Range;
 
@@ -212,16 +213,15 @@ impl Flame {
                 }
             }
             ui.separator();
-            ui.checkbox(&mut self.fold_framework, "Fold framework frames")
+            ui.checkbox(&mut self.fold_framework, "Fold framework")
                 .on_hover_text("Leaves out frames of PyTorch, Python and the system");
-            ui.separator();
-            let label = ui.label("Find frames");
+            let label = ui.label("Find");
             let field = TextEdit::singleline(&mut self.text)
                 .hint_text("function or file")
                 .align(egui::Align2::LEFT_CENTER)
-                .desired_width(40.0 * UNIT);
+                .desired_width(30.0 * UNIT);
             ui.add(field).labelled_by(label.id);
-            if !self.text.is_empty() && ui.button("Clear").on_hover_text("Ends the search").clicked() {
+            if !self.text.is_empty() && icon_button(ui, Icon::Close, "End the search", false).clicked() {
                 self.text.clear();
             }
         });
