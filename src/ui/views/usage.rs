@@ -220,6 +220,8 @@ fn act(ui: &Ui, cx: &Cx<'_>, canvas: &Canvas, frame: &UsageFrame, shown: &Shown<
     let window = cx.session.window(shown.clock);
     let bytes = frame.bytes.from..frame.bytes.to;
     let in_overview = |at: [f32; 2]| frame.overview.contains(at[0], at[1]);
+    // Between picture and overview lie the ticks.
+    let on_axis = |at: [f32; 2]| frame.plot.y1 < at[1] && !in_overview(at) && frame.plot.x0 <= at[0];
     let centre = |x: f32| {
         let (middle, half) = (frame.overview_time.unit(x), (window.end - window.start) / 2.0);
         Command::SetWindow(middle - half..middle + half)
@@ -238,9 +240,13 @@ fn act(ui: &Ui, cx: &Cx<'_>, canvas: &Canvas, frame: &UsageFrame, shown: &Shown<
                 let by = -f64::from(dx) * frame.time.units_per_point();
                 cx.send(Command::SetWindow(window.start + by..window.end + by));
             }
-            Gesture::Drag { from, by } if in_overview(from) => {
+            Gesture::Drag { from, by, .. } if in_overview(from) => {
                 let by = f64::from(by[0]) * frame.overview_time.units_per_point();
                 cx.send(Command::SetWindow(window.start + by..window.end + by));
+            }
+            Gesture::Drag { from, to, .. } if on_axis(from) => {
+                let (a, b) = (position(from[0]), position(to[0]));
+                cx.send(Command::SelectRange(a.min(b)..a.max(b)));
             }
             Gesture::Drag { by: [dx, dy], .. } => {
                 let by = -f64::from(dx) * frame.time.units_per_point();
@@ -256,6 +262,18 @@ fn act(ui: &Ui, cx: &Cx<'_>, canvas: &Canvas, frame: &UsageFrame, shown: &Shown<
                 cx.send(Command::SelectRange(a.min(b)..a.max(b)));
             }
             Gesture::RangeDone => {}
+            Gesture::Measure(from, to) => {
+                let ends = [from, to].map(|at| canvas.rect.min + egui::vec2(at[0], at[1]));
+                let painter = ui.painter_at(canvas.rect);
+                painter.line_segment(ends, egui::Stroke::new(1.0, cx.tokens.accent));
+                let text = egui::WidgetText::from(measure_words(from, to, frame, shown));
+                let text = text.into_galley(ui, None, f32::INFINITY, egui::TextStyle::Body);
+                // Beside the pointer, on the side where there is room.
+                let left = if canvas.rect.right() < ends[1].x + text.size().x + 16.0 { text.size().x + 12.0 } else { -12.0 };
+                let place = egui::Rect::from_min_size(ends[1] - egui::vec2(left, 0.0), text.size());
+                painter.rect_filled(place.expand(4.0), 2.0, cx.tokens.panel);
+                painter.galley(place.min, text, cx.tokens.text);
+            }
             Gesture::Click(at) if in_overview(at) => cx.send(centre(at[0])),
             Gesture::Click(_) => match hover {
                 Some(Hover { position, allocation: Some(id), .. }) => {
@@ -268,6 +286,18 @@ fn act(ui: &Ui, cx: &Cx<'_>, canvas: &Canvas, frame: &UsageFrame, shown: &Shown<
             Gesture::DoubleClick(_) => cx.send(Command::Fit),
         }
     }
+}
+
+/// The distance between two points of the picture: events, time, bytes.
+fn measure_words(from: [f32; 2], to: [f32; 2], frame: &UsageFrame, shown: &Shown<'_>) -> String {
+    let [a, b] = [from, to].map(|at| shown.clock.position(frame.time.unit(clamped(at[0], frame.plot))));
+    let time = |position: Position| position.event().and_then(|event| shown.memory.trace.time_us(event));
+    let bytes = (frame.bytes.unit(to[1]) - frame.bytes.unit(from[1])).abs() as u64;
+    let span = match (time(a.min(b)), time(a.max(b))) {
+        (Some(from), Some(to)) if from <= to => format!(", {}", duration_label((to - from) as u64)),
+        _ => String::new(),
+    };
+    format!("{} events{span}\n{}", grouped(u64::from(a.0.abs_diff(b.0))), Bytes(bytes).exact())
 }
 
 fn clamped(x: f32, plot: Area) -> f32 {
