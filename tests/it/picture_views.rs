@@ -258,11 +258,11 @@ fn the_hand_on_addresses_over_time() {
     let points =
         (0..100).map(|n| [frame.plot.x0 + frame.plot.width() * 0.6, frame.plot.y0 + frame.plot.height() * n as f32 / 100.0]);
     let (point, id) = points
-        .filter_map(|at| match address_time::hit(&input, at[0], at[1]) {
+        .rev()
+        .find_map(|at| match address_time::hit(&input, at[0], at[1]) {
             Some(Item::Allocation(id)) => Some((at, id)),
             _ => None,
         })
-        .last()
         .expect("a block lies there");
     let at = canvas.min + egui::vec2(point[0], point[1]);
     window.hover_at(at);

@@ -20,7 +20,7 @@ use crate::ui::widgets::canvas::{Canvas, Gesture, canvas, zoomed};
 use crate::ui::widgets::legend;
 use crate::ui::widgets::pictures::{Pictures, density};
 use crate::ui::widgets::text::{moment, no_stack, telling_line};
-use crate::ui::widgets::time_hand::act_on_time;
+use crate::ui::widgets::time_hand::{act_on_time, draw_measure, measure_words};
 use egui::{Align, Layout, RichText, Ui};
 use std::ops::Range;
 
@@ -158,6 +158,14 @@ impl AddressTime {
                 Gesture::ZoomBytes { at, factor } => {
                     let at = at[1].clamp(frame.plot.y0, frame.plot.y1);
                     self.rows = limited(zoomed(&rows, frame.rows.unit(at), factor), all);
+                }
+                // Below the picture lie the ticks.
+                Gesture::Drag { from, to, .. } if frame.plot.y1 < from[1] && frame.plot.x0 <= from[0] => {
+                    act_on_time(ui, cx, shown.clock, &frame.time, &Gesture::Range(from, to));
+                }
+                Gesture::Measure(from, to) => {
+                    let words = measure_words(from, to, (&frame.time, &frame.rows), shown.clock, shown.memory);
+                    draw_measure(ui, cx, canvas, (from, to), words);
                 }
                 Gesture::Drag { by: [_, dy], .. } => {
                     act_on_time(ui, cx, shown.clock, &frame.time, gesture);

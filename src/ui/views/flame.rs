@@ -365,7 +365,7 @@ impl Flame {
                     self.visible = panned(dx);
                     return;
                 }
-                Gesture::Zoom { .. } | Gesture::Range(..) | Gesture::RangeDone => {}
+                Gesture::Zoom { .. } | Gesture::Range(..) | Gesture::RangeDone | Gesture::Measure(..) => {}
             }
         }
         if let Some(hit) = hit {

@@ -19,7 +19,7 @@ use crate::ui::views::view::{Cx, View, ViewClass};
 use crate::ui::widgets::canvas::{Canvas, Gesture, canvas, zoomed};
 use crate::ui::widgets::pictures::{Pictures, density};
 use crate::ui::widgets::text::{moment, no_stack, telling_line, time_of_day};
-use crate::ui::widgets::time_hand::act_on_time;
+use crate::ui::widgets::time_hand::{act_on_time, draw_measure, measure_words};
 use egui::Ui;
 use std::sync::Arc;
 
@@ -180,6 +180,8 @@ fn act(ui: &Ui, cx: &Cx<'_>, canvas: &Canvas, frame: &UsageFrame, shown: &Shown<
     let window = cx.session.window(shown.clock);
     let bytes = frame.bytes.from..frame.bytes.to;
     let in_overview = |at: [f32; 2]| frame.overview.contains(at[0], at[1]);
+    // Between picture and overview lie the ticks.
+    let on_axis = |at: [f32; 2]| frame.plot.y1 < at[1] && !in_overview(at) && frame.plot.x0 <= at[0];
     let centre = |x: f32| {
         let (middle, half) = (frame.overview_time.unit(x), (window.end - window.start) / 2.0);
         Command::SetWindow(middle - half..middle + half)
@@ -190,9 +192,16 @@ fn act(ui: &Ui, cx: &Cx<'_>, canvas: &Canvas, frame: &UsageFrame, shown: &Shown<
             Gesture::ZoomBytes { at, factor } => {
                 cx.send(Command::SetBytes(Some(zoomed(&bytes, frame.bytes.unit(at[1]).max(0.0), factor))));
             }
-            Gesture::Drag { from, by } if in_overview(from) => {
+            Gesture::Drag { from, by, .. } if in_overview(from) => {
                 let by = f64::from(by[0]) * frame.overview_time.units_per_point();
                 cx.send(Command::SetWindow(window.start + by..window.end + by));
+            }
+            Gesture::Drag { from, to, .. } if on_axis(from) => {
+                act_on_time(ui, cx, shown.clock, &frame.time, &Gesture::Range(from, to));
+            }
+            Gesture::Measure(from, to) => {
+                let words = measure_words(from, to, (&frame.time, &frame.bytes), shown.clock, shown.memory);
+                draw_measure(ui, cx, canvas, (from, to), words);
             }
             Gesture::Drag { by: [_, dy], .. } => {
                 act_on_time(ui, cx, shown.clock, &frame.time, gesture);
