@@ -11,7 +11,7 @@ use crate::model::Position;
 use crate::paint::colour;
 use egui::{Align2, Id, Rect, Response, Sense, Stroke, Ui, Vec2};
 use egui_plot::{
-    Corner, GridMark, HoverPosition, ItemId, Legend, Line, LineStyle, Plot, PlotMemory, PlotPoint, PlotPoints, Text, VLine,
+    Corner, GridMark, HoverPosition, ItemId, Legend, Line, LineStyle, Plot, PlotMemory, PlotPoint, PlotPoints, Span, Text, VLine,
 };
 use std::ops::Range;
 
@@ -32,6 +32,8 @@ pub struct SeriesView<'a> {
     pub markers: &'a [Marker],
     /// The moment the other views show.
     pub cursor: Option<Position>,
+    /// A selected stretch of time.
+    pub range: Option<Range<Position>>,
     /// Light or dark.
     pub palette: Palette,
     /// Size in points, axes included.
@@ -55,6 +57,8 @@ pub struct SeriesResponse {
 const VALUE_AXIS_PT: f32 = 68.0;
 /// Room at the right, so that the last label is not cut.
 const RIGHT_PT: f32 = 14.0;
+/// From so near the pointer tells what a marker is, in points.
+const NEAR_PT: f64 = 4.0;
 /// Most markers drawn; those of one pixel are one.
 const MOST_MARKERS: usize = 500;
 
@@ -71,13 +75,16 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
     let (clock, unit, palette) = (view.clock, view.unit, view.palette);
     let (width, height) = ((view.size.x - VALUE_AXIS_PT - RIGHT_PT).max(1.0), (view.size.y - 20.0).max(1.0));
     let columns = (width * ui.ctx().pixels_per_point()).ceil() as usize;
+    let near_units = NEAR_PT * (time.end - time.start) / f64::from(width);
     let paper = ui.painter().add(egui::Shape::Noop);
     // A curve that fills the lower part leaves the upper corner to the legend; shares lie near the top.
     let corner = if unit == Unit::Share { Corner::LeftBottom } else { Corner::LeftTop };
 
     let crosshair = |hover: &HoverPosition<'_>| {
         let (HoverPosition::NearDataPoint { position, .. } | HoverPosition::Elsewhere { position }) = hover;
-        Some(values_at(&visible, clock, clock.position(position.x)))
+        let near = |marker: &&Marker| (clock.unit(marker.position) - position.x).abs() <= near_units;
+        let marker = view.markers.iter().find(near).map(|marker| marker.name.as_str());
+        Some(values_at(&visible, clock, clock.position(position.x), marker))
     };
     let (x_ticks, y_ticks) = (clock.ticks(time.clone(), width), value_ticks(unit, bounds.clone(), height * 1.05));
     let marks = |ticks: &[crate::chart::Tick]| {
@@ -113,6 +120,12 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
     let shown = plot.show(ui, |plot| {
         plot.set_plot_bounds_x(time.start..=time.end);
         plot.set_plot_bounds_y(bounds.start..=bounds.end);
+        if let Some(range) = view.range.as_ref().filter(|range| range.start < range.end) {
+            let (from, to) = (clock.unit(range.start).max(time.start), clock.unit(range.end).min(time.end));
+            if from < to {
+                plot.span(Span::new("", from..=to).fill(colour(palette, Ink::Range)).border_width(0.0));
+            }
+        }
         for series in &series {
             // A hidden series stays in the legend, without the work for its line.
             let points = if is_hidden(series) { Vec::new() } else { step_points(series.curve, clock, &time, columns) };
@@ -156,11 +169,12 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
     SeriesResponse { response: shown.response, plot: frame, pointer_unit, hidden }
 }
 
-/// Hides the series that are not shown by default, once for each plot, so that the first sight is not a thicket.
-pub fn hide_by_default(ui: &Ui, view: &SeriesView<'_>) {
+/// Hides the series that are not shown by default, once for each plot, so that the first sight is not a thicket;
+/// whether it did, so that the frame is laid out once more.
+pub fn hide_by_default(ui: &Ui, view: &SeriesView<'_>) -> bool {
     let known = view.id.with("defaults");
     if ui.ctx().data(|data| data.get_temp::<bool>(known)).is_some() {
-        return;
+        return false;
     }
     // The plot makes its memory in its first frame.
     if let Some(mut memory) = PlotMemory::load(ui.ctx(), view.id) {
@@ -168,7 +182,9 @@ pub fn hide_by_default(ui: &Ui, view: &SeriesView<'_>) {
         memory.hidden_items.extend(hidden.map(item));
         memory.store(ui.ctx(), view.id);
         ui.ctx().data_mut(|data| data.insert_temp(known, true));
+        return true;
     }
+    false
 }
 
 fn item_name<'a>(series: &'a Series<'_>) -> (&'static str, &'a crate::chart::Group) {
@@ -188,13 +204,16 @@ fn top_of_axis(unit: Unit, top: f64) -> f64 {
 }
 
 /// What stands beside the pointer: the moment, then every visible series with its exact value.
-fn values_at(visible: &[&Series<'_>], clock: &Clock, position: Position) -> String {
+fn values_at(visible: &[&Series<'_>], clock: &Clock, position: Position, marker: Option<&str>) -> String {
     let mut text = match position.event() {
         None => "before the first event".to_owned(),
         Some(event) => format!("event {}", grouped(u64::from(event.0))),
     };
     if clock.axis() == TimeAxis::Time {
         text = format!("{}, {text}", duration_label(clock.unit(position) as u64));
+    }
+    if let Some(marker) = marker {
+        text = format!("{text}\n{marker}");
     }
     for series in visible {
         text = format!("{text}\n{}  {}", series.name, value_label(series.unit, series.curve.at(position)));

@@ -101,12 +101,16 @@ fn first_arrangement() -> Tree<Pane> {
     let pane = |tiles: &mut Tiles<Pane>, id: &str| tiles.insert_pane(Pane(id.to_owned()));
     let usage = pane(&mut tiles, "usage");
     let layout = pane(&mut tiles, "layout");
-    let events = pane(&mut tiles, "events");
+    // What is not seen at first lies behind the event list.
+    let first = ["usage", "layout", "details"];
+    let below = VIEWS.iter().map(|class| class.id).filter(|id| !first.contains(id));
+    let below = below.map(|id| pane(&mut tiles, id)).collect();
+    let below = tiles.insert_tab_tile(below);
     let details = pane(&mut tiles, "details");
-    let mut left = Linear::new(LinearDir::Vertical, vec![usage, layout, events]);
+    let mut left = Linear::new(LinearDir::Vertical, vec![usage, layout, below]);
     left.shares.set_share(usage, 1.25);
     left.shares.set_share(layout, 1.05);
-    left.shares.set_share(events, 0.7);
+    left.shares.set_share(below, 0.8);
     let left = tiles.insert_container(Container::Linear(left));
     let mut whole = Linear::new(LinearDir::Horizontal, vec![left, details]);
     whole.shares.set_share(left, 2.9);

@@ -482,6 +482,7 @@ fn the_plot_tells_exact_values_and_hides_what_is_clicked() {
         clock: &clock,
         time: 0.0..0.0,
         markers: &markers,
+        range: None,
         cursor: Some(Position(100)),
         palette: Palette::LIGHT,
         size: egui::vec2(900.0, 300.0),

@@ -1,8 +1,11 @@
 //! The tiles of the window. [`VIEWS`] is the register: one line a view, in the order of the View menu.
 
+pub mod charts;
 pub mod details;
 pub mod events;
+pub mod live_set;
 pub mod segment_map;
+pub mod segments;
 pub mod usage;
 pub mod usage_header;
 pub mod view;
@@ -10,7 +13,8 @@ pub mod view;
 pub use view::{Cx, View, ViewClass};
 
 /// All views.
-pub const VIEWS: &[ViewClass] = &[usage::CLASS, segment_map::CLASS, events::CLASS, details::CLASS];
+pub const VIEWS: &[ViewClass] =
+    &[usage::CLASS, segment_map::CLASS, events::CLASS, charts::CLASS, live_set::CLASS, segments::CLASS, details::CLASS];
 
 /// The view of a name.
 pub fn class_of(id: &str) -> Option<&'static ViewClass> {

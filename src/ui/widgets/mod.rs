@@ -5,4 +5,5 @@ pub mod canvas;
 pub mod icon;
 pub mod legend;
 pub mod stack_list;
+pub mod table;
 pub mod text;
