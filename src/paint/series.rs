@@ -1,4 +1,4 @@
-//! Series as lines of a plot: steps at pixel resolution, a legend that hides, a crosshair with exact values.
+//! Series as lines of a plot: steps at pixel resolution, markers, a crosshair with exact values.
 //!
 //! Always: a frame touches pixels, not events (see [`crate::chart::series::step_points`]); the horizontal range is
 //! the caller's, so that all pictures over time stand under one another; the vertical one holds what is visible.
@@ -10,15 +10,14 @@ use crate::chart::{Ink, Palette};
 use crate::model::Position;
 use crate::paint::colour;
 use egui::{Align2, Id, Rect, Response, Sense, Stroke, Ui, Vec2};
-use egui_plot::{
-    Corner, GridMark, HoverPosition, ItemId, Legend, Line, LineStyle, Plot, PlotMemory, PlotPoint, PlotPoints, Span, Text, VLine,
-};
+use egui_plot::{GridMark, HoverPosition, Line, LineStyle, Plot, PlotPoint, PlotPoints, Span, Text, VLine};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A plot of series of one unit.
 #[derive(Clone, Debug)]
 pub struct SeriesView<'a> {
-    /// Names the plot among others: what is hidden in it is remembered under this.
+    /// Names the plot among others.
     pub id: Id,
     /// The series; those of another unit than `unit` are left out.
     pub series: &'a [Series<'a>],
@@ -34,6 +33,8 @@ pub struct SeriesView<'a> {
     pub cursor: Option<Position>,
     /// A selected stretch of time.
     pub range: Option<Range<Position>>,
+    /// Names of series that are not drawn; the caller's legend decides.
+    pub hidden: &'a BTreeSet<&'static str>,
     /// Light or dark.
     pub palette: Palette,
     /// Size in points, axes included.
@@ -49,8 +50,6 @@ pub struct SeriesResponse {
     pub plot: Rect,
     /// Clock units under the pointer, where it is on the plot.
     pub pointer_unit: Option<f64>,
-    /// Names of the series the user has hidden, in order.
-    pub hidden: Vec<String>,
 }
 
 /// Width of the value axis, the same in every plot so that plots stand exactly under one another.
@@ -67,8 +66,7 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
     let span = view.clock.span();
     let time = if view.time.start < view.time.end { view.time.clone() } else { span };
     let series: Vec<&Series<'_>> = view.series.iter().filter(|series| series.unit == view.unit).collect();
-    let hidden_items = PlotMemory::load(ui.ctx(), view.id).map(|memory| memory.hidden_items).unwrap_or_default();
-    let is_hidden = |series: &Series<'_>| hidden_items.contains(&item(series));
+    let is_hidden = |series: &Series<'_>| view.hidden.contains(series.name);
     let visible: Vec<&Series<'_>> = series.iter().copied().filter(|series| !is_hidden(series)).collect();
     let top = visible.iter().map(|series| highest(series.curve, view.clock, &time)).max().unwrap_or(0) as f64;
     let bounds = 0.0..top_of_axis(view.unit, top);
@@ -77,9 +75,6 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
     let columns = (width * ui.ctx().pixels_per_point()).ceil() as usize;
     let near_units = NEAR_PT * (time.end - time.start) / f64::from(width);
     let paper = ui.painter().add(egui::Shape::Noop);
-    // A curve that fills the lower part leaves the upper corner to the legend; shares lie near the top.
-    let corner = if unit == Unit::Share { Corner::LeftBottom } else { Corner::LeftTop };
-
     let crosshair = |hover: &HoverPosition<'_>| {
         let (HoverPosition::NearDataPoint { position, .. } | HoverPosition::Elsewhere { position }) = hover;
         let near = |marker: &&Marker| (clock.unit(marker.position) - position.x).abs() <= near_units;
@@ -111,7 +106,6 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
         .show_background(false)
         .grid_color(colour(palette, Ink::Grid))
         .cursor_color(colour(palette, Ink::WeakText))
-        .legend(Legend::default().position(corner).follow_insertion_order(true).background_alpha(0.85))
         .x_grid_spacer(move |_| x_marks.clone())
         .y_grid_spacer(move |_| y_marks.clone())
         .x_axis_formatter(move |mark, _| label(&x_ticks, mark))
@@ -126,9 +120,8 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
                 plot.span(Span::new("", from..=to).fill(colour(palette, Ink::Range)).border_width(0.0));
             }
         }
-        for series in &series {
-            // A hidden series stays in the legend, without the work for its line.
-            let points = if is_hidden(series) { Vec::new() } else { step_points(series.curve, clock, &time, columns) };
+        for series in &visible {
+            let points = step_points(series.curve, clock, &time, columns);
             let line =
                 Line::new(series.name, PlotPoints::from(points)).id(item_name(series)).allow_hover(false).allow_band(false);
             plot.line(line.color(colour(palette, series.ink)).width(1.5));
@@ -154,7 +147,7 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
             let words = if series.is_empty() {
                 "Nothing of this kind was recorded."
             } else {
-                "All series are hidden: click one in the legend."
+                "All series are hidden: click one in the legend to see it."
             };
             plot.text(
                 Text::new("", centre, words).id("empty").color(colour(palette, Ink::WeakText)).anchor(Align2::CENTER_CENTER),
@@ -165,33 +158,11 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
     let frame = *shown.transform.frame();
     ui.painter().set(paper, egui::Shape::rect_filled(frame, 0.0, colour(palette, Ink::Background)));
     let pointer_unit = shown.inner.filter(|_| shown.response.contains_pointer()).map(|point| point.x);
-    let hidden = series.iter().filter(|series| is_hidden(series)).map(|series| series.name.to_owned()).collect();
-    SeriesResponse { response: shown.response, plot: frame, pointer_unit, hidden }
-}
-
-/// Hides the series that are not shown by default, once for each plot, so that the first sight is not a thicket;
-/// whether it did, so that the frame is laid out once more.
-pub fn hide_by_default(ui: &Ui, view: &SeriesView<'_>) -> bool {
-    let known = view.id.with("defaults");
-    if ui.ctx().data(|data| data.get_temp::<bool>(known)).is_some() {
-        return false;
-    }
-    // The plot makes its memory in its first frame.
-    if let Some(mut memory) = PlotMemory::load(ui.ctx(), view.id) {
-        let hidden = view.series.iter().filter(|series| series.unit == view.unit && !series.shown);
-        memory.hidden_items.extend(hidden.map(item));
-        memory.store(ui.ctx(), view.id);
-        ui.ctx().data_mut(|data| data.insert_temp(known, true));
-        return true;
-    }
-    false
+    SeriesResponse { response: shown.response, plot: frame, pointer_unit }
 }
 
 fn item_name<'a>(series: &'a Series<'_>) -> (&'static str, &'a crate::chart::Group) {
     (series.name, &series.group)
-}
-fn item(series: &Series<'_>) -> ItemId {
-    ItemId::new(item_name(series))
 }
 
 /// A little above the highest value, so that its line is not cut; never an empty range.

@@ -10,5 +10,6 @@ mod format;
 mod naive;
 mod picture;
 mod samples;
+mod tables;
 mod truth;
 mod window;

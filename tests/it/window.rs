@@ -54,7 +54,7 @@ fn settle(session: &mut Session) {
 }
 
 /// A session with samples open, remembering nothing.
-fn opened(names: &[&'static str]) -> Session {
+pub(crate) fn opened(names: &[&'static str]) -> Session {
     let mut session = Session::new(None);
     for name in names {
         session.apply(Command::OpenSample(name));
@@ -64,7 +64,7 @@ fn opened(names: &[&'static str]) -> Session {
 }
 
 /// An answer, waited for.
-fn answered<Q: fragscope::analysis::Query>(session: &mut Session, params: Q::Params) -> std::sync::Arc<Q::Answer> {
+pub(crate) fn answered<Q: fragscope::analysis::Query>(session: &mut Session, params: Q::Params) -> std::sync::Arc<Q::Answer> {
     session.ask::<Q>(params.clone());
     settle(session);
     match session.ask::<Q>(params) {
@@ -73,7 +73,7 @@ fn answered<Q: fragscope::analysis::Query>(session: &mut Session, params: Q::Par
     }
 }
 
-fn place(session: &Session) -> &Place {
+pub(crate) fn place(session: &Session) -> &Place {
     session.workspace().place().expect("something is open")
 }
 
@@ -300,7 +300,7 @@ fn the_event_filter_equals_a_naive_one() {
 
 // The window itself.
 
-type Window_<'a> = Harness<'a, App>;
+pub(crate) type Window_<'a> = Harness<'a, App>;
 
 fn window(files: Vec<PathBuf>) -> Window_<'static> {
     sized_window([1440.0, 900.0], files)
@@ -315,7 +315,7 @@ fn sized_window(size: [f32; 2], files: Vec<PathBuf>) -> Window_<'static> {
 }
 
 /// Steps until no job is under way and the last delivery is on the screen.
-fn rest(window: &mut Window_<'_>) {
+pub(crate) fn rest(window: &mut Window_<'_>) {
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut quiet = 0;
     while quiet < 4 {
@@ -326,23 +326,23 @@ fn rest(window: &mut Window_<'_>) {
     }
 }
 
-fn with_sample(name: &'static str) -> Window_<'static> {
+pub(crate) fn with_sample(name: &'static str) -> Window_<'static> {
     let mut window = window(Vec::new());
     window.state_mut().session.send(Command::OpenSample(name));
     rest(&mut window);
     window
 }
 
-fn cursor(window: &Window_<'_>) -> u32 {
+pub(crate) fn cursor(window: &Window_<'_>) -> u32 {
     place(&window.state().session).cursor.0
 }
 
 /// The centre of what is named so.
-fn centre_of(window: &Window_<'_>, name: &str) -> egui::Pos2 {
+pub(crate) fn centre_of(window: &Window_<'_>, name: &str) -> egui::Pos2 {
     window.get_by_label(name).rect().center()
 }
 
-fn shown_window(window: &Window_<'_>) -> std::ops::Range<f64> {
+pub(crate) fn shown_window(window: &Window_<'_>) -> std::ops::Range<f64> {
     let session = &window.state().session;
     session.window(&session.clock().expect("there").clock)
 }

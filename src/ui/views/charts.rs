@@ -4,17 +4,19 @@
 //! frame lays out the visible pixel columns of the visible series.
 
 use crate::analysis::{Fragmentation, UsageTimeline};
+use crate::base::Bytes;
 use crate::chart::series::{Marker, all_series, markers};
 use crate::chart::{Clock, Group, Ink, Series, Unit};
 use crate::model::{DeviceMemory, Position};
-use crate::paint::series as plot;
 use crate::paint::{SeriesResponse, SeriesView};
+use crate::paint::{colour, series as plot};
 use crate::session::Command;
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::{Cx, View, ViewClass};
-use crate::ui::widgets::byte_label::{byte_label, copyable};
 use crate::ui::widgets::canvas::{Canvas, Gesture, over, zoomed};
-use egui::{ComboBox, Id, RichText, Ui};
+use egui::text::{LayoutJob, TextFormat};
+use egui::{ComboBox, Id, Label, Rect, Response, Role, Sense, Stroke, StrokeKind, TextStyle, Ui, Vec2, WidgetInfo, pos2};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The view's entry in the register.
@@ -30,13 +32,13 @@ struct Charts {
     group: Group,
     /// Failures and snapshots of the curves they belong to.
     markers: Option<(Arc<UsageTimeline>, Vec<Marker>)>,
-    /// Names hidden in the last frame.
-    hidden: Vec<String>,
+    /// Names of series that were switched from what they are at first.
+    switched: BTreeSet<&'static str>,
 }
 
 impl Default for Charts {
     fn default() -> Self {
-        Charts { unit: Unit::Bytes, group: Group::Device, markers: None, hidden: Vec::new() }
+        Charts { unit: Unit::Bytes, group: Group::Device, markers: None, switched: BTreeSet::new() }
     }
 }
 
@@ -80,6 +82,8 @@ impl Charts {
             self.unit = Unit::Bytes;
         }
         self.header(ui, cx, all);
+        let hidden: BTreeSet<&'static str> =
+            all.iter().filter(|series| !self.is_shown(series)).map(|series| series.name).collect();
         let series: Vec<Series<'_>> =
             all.iter().filter(|series| series.group == self.group && series.unit == self.unit).cloned().collect();
         if self.markers.as_ref().is_none_or(|(of, _)| !Arc::ptr_eq(of, usage)) {
@@ -98,20 +102,17 @@ impl Charts {
             markers: &shown,
             cursor: Some(place.cursor),
             range: place.range.clone(),
+            hidden: &hidden,
             palette: cx.tokens.palette,
             size: ui.available_size(),
         };
-        let SeriesResponse { response, plot: rect, hidden, .. } = plot::show(ui, &view);
-        if plot::hide_by_default(ui, &view) {
-            ui.ctx().request_discard("series are hidden at first");
-        }
-        self.hidden = hidden;
+        let SeriesResponse { response, plot: rect, .. } = plot::show(ui, &view);
         act(ui, cx, &over(ui, response, rect, "charts"), clock);
     }
 
     fn header(&mut self, ui: &mut Ui, cx: &Cx<'_>, all: &[Series<'_>]) {
-        ui.horizontal_wrapped(|ui| {
-            ui.add_space(UNIT);
+        let margin = egui::Margin { left: UNIT as i8, ..egui::Margin::ZERO };
+        let line = |ui: &mut Ui| {
             let label = ui.label("Of");
             let groups = all.iter().map(|series| &series.group);
             let combo = ComboBox::from_id_salt("chart group").selected_text(group_name(&self.group)).show_ui(ui, |ui| {
@@ -132,22 +133,48 @@ impl Charts {
                 }
             }
             ui.add_space(UNIT);
-            ui.spacing_mut().item_spacing.x = UNIT;
-            let of = all.iter().filter(|series| series.group == self.group && series.unit == self.unit);
-            for (row, series) in of.filter(|series| !self.hidden.iter().any(|hidden| hidden == series.name)).enumerate() {
-                if 0 < row {
-                    ui.label(RichText::new("·").color(cx.tokens.weak));
+            for series in all.iter().filter(|series| series.group == self.group && series.unit == self.unit) {
+                if legend_entry(ui, cx, series, self.is_shown(series)).clicked() && !self.switched.remove(series.name) {
+                    self.switched.insert(series.name);
                 }
-                let value = series.curve.at(cx.cursor());
-                if series.unit == Unit::Bytes {
-                    byte_label(ui, series.name, value);
-                } else {
-                    copyable(ui, RichText::new(series.label_at(cx.cursor())), "", &value.to_string());
-                }
-                ui.label(RichText::new(series.name).color(cx.tokens.weak)).on_hover_text(series.help);
             }
-        });
+        };
+        egui::Frame::new().inner_margin(margin).show(ui, |ui| ui.horizontal_wrapped(line));
     }
+
+    fn is_shown(&self, series: &Series<'_>) -> bool {
+        series.shown != self.switched.contains(series.name)
+    }
+}
+
+/// A series' colour, name and value at the cursor; a click shows or hides its line.
+fn legend_entry(ui: &mut Ui, cx: &Cx<'_>, series: &Series<'_>, shown: bool) -> Response {
+    let swatch = 2.5 * UNIT;
+    let font = TextStyle::Body.resolve(ui.style());
+    let mut name = format!("{}, hidden", series.name);
+    let mut job = LayoutJob::default();
+    job.append(series.name, swatch + UNIT, TextFormat::simple(font.clone(), cx.tokens.weak));
+    if shown {
+        let value = series.curve.at(cx.cursor());
+        let value = if series.unit == Unit::Bytes { Bytes(value).to_string() } else { series.label_at(cx.cursor()) };
+        name = format!("{}, {value}", series.name);
+        job.append(&value, UNIT, TextFormat::simple(font, cx.tokens.text));
+    }
+    let response = ui.add(Label::new(job).sense(Sense::click()).selectable(false).extend());
+    response.widget_info(|| WidgetInfo::selected(Role::CheckBox, true, shown, &name));
+    let square = Rect::from_min_size(pos2(response.rect.min.x, response.rect.center().y - swatch / 2.0), Vec2::splat(swatch));
+    let colour = colour(cx.tokens.palette, series.ink);
+    if shown {
+        ui.painter().rect_filled(square, 0.0, colour);
+    } else {
+        ui.painter().rect_stroke(square, 0.0, Stroke::new(1.0, colour), StrokeKind::Inside);
+    }
+    let exact = format!("{} at the cursor: {}", series.name, series.label_at(cx.cursor()));
+    response.on_hover_cursor(egui::CursorIcon::PointingHand).on_hover_ui(|ui| {
+        ui.label(exact);
+        ui.label(series.help);
+        ui.weak(if shown { "Click to hide its line" } else { "Click to show its line" });
+    })
 }
 
 fn group_name(group: &Group) -> &str {

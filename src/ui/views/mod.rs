@@ -6,6 +6,7 @@ pub mod events;
 pub mod live_set;
 pub mod segment_map;
 pub mod segments;
+pub mod sizes;
 pub mod usage;
 pub mod usage_header;
 pub mod view;
@@ -13,8 +14,16 @@ pub mod view;
 pub use view::{Cx, View, ViewClass};
 
 /// All views.
-pub const VIEWS: &[ViewClass] =
-    &[usage::CLASS, segment_map::CLASS, events::CLASS, charts::CLASS, live_set::CLASS, segments::CLASS, details::CLASS];
+pub const VIEWS: &[ViewClass] = &[
+    usage::CLASS,
+    segment_map::CLASS,
+    events::CLASS,
+    charts::CLASS,
+    live_set::CLASS,
+    segments::CLASS,
+    sizes::CLASS,
+    details::CLASS,
+];
 
 /// The view of a name.
 pub fn class_of(id: &str) -> Option<&'static ViewClass> {
