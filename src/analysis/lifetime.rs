@@ -333,18 +333,18 @@ impl Query for LeakSuspects {
 }
 
 /// One id for all stacks that read alike; frames that differ only in extra keys have ids of their own.
-struct Alike<'a> {
+pub(super) struct Alike<'a> {
     stacks: &'a StackTable,
     known: FxHashMap<StackId, StackId>,
     first: FxHashMap<Vec<Frame>, StackId>,
 }
 
 impl<'a> Alike<'a> {
-    fn new(stacks: &'a StackTable) -> Alike<'a> {
+    pub(super) fn new(stacks: &'a StackTable) -> Alike<'a> {
         Alike { stacks, known: FxHashMap::default(), first: FxHashMap::default() }
     }
     /// The first met of the stacks that read like this one; lives are met in order of birth, so it is always the same.
-    fn of(&mut self, stack: StackId) -> StackId {
+    pub(super) fn of(&mut self, stack: StackId) -> StackId {
         let Alike { stacks, known, first } = self;
         *known.entry(stack).or_insert_with(|| {
             let frames = stacks.frames(stack);

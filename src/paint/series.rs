@@ -1,4 +1,4 @@
-//! Series as lines of a plot: steps at pixel resolution, a legend that hides, a crosshair with exact values.
+//! Series as lines of a plot: steps at pixel resolution, markers, a crosshair with exact values.
 //!
 //! Always: a frame touches pixels, not events (see [`crate::chart::series::step_points`]); the horizontal range is
 //! the caller's, so that all pictures over time stand under one another; the vertical one holds what is visible.
@@ -10,15 +10,14 @@ use crate::chart::{Ink, Palette};
 use crate::model::Position;
 use crate::paint::colour;
 use egui::{Align2, Id, Rect, Response, Sense, Stroke, Ui, Vec2};
-use egui_plot::{
-    Corner, GridMark, HoverPosition, ItemId, Legend, Line, LineStyle, Plot, PlotMemory, PlotPoint, PlotPoints, Text, VLine,
-};
+use egui_plot::{GridMark, HoverPosition, Line, LineStyle, Plot, PlotPoint, PlotPoints, Span, Text, VLine};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// A plot of series of one unit.
 #[derive(Clone, Debug)]
 pub struct SeriesView<'a> {
-    /// Names the plot among others: what is hidden in it is remembered under this.
+    /// Names the plot among others.
     pub id: Id,
     /// The series; those of another unit than `unit` are left out.
     pub series: &'a [Series<'a>],
@@ -32,6 +31,10 @@ pub struct SeriesView<'a> {
     pub markers: &'a [Marker],
     /// The moment the other views show.
     pub cursor: Option<Position>,
+    /// A selected stretch of time.
+    pub range: Option<Range<Position>>,
+    /// Names of series that are not drawn; the caller's legend decides.
+    pub hidden: &'a BTreeSet<&'static str>,
     /// Light or dark.
     pub palette: Palette,
     /// Size in points, axes included.
@@ -47,14 +50,14 @@ pub struct SeriesResponse {
     pub plot: Rect,
     /// Clock units under the pointer, where it is on the plot.
     pub pointer_unit: Option<f64>,
-    /// Names of the series the user has hidden, in order.
-    pub hidden: Vec<String>,
 }
 
 /// Width of the value axis, the same in every plot so that plots stand exactly under one another.
 const VALUE_AXIS_PT: f32 = 68.0;
 /// Room at the right, so that the last label is not cut.
 const RIGHT_PT: f32 = 14.0;
+/// From so near the pointer tells what a marker is, in points.
+const NEAR_PT: f64 = 4.0;
 /// Most markers drawn; those of one pixel are one.
 const MOST_MARKERS: usize = 500;
 
@@ -63,21 +66,20 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
     let span = view.clock.span();
     let time = if view.time.start < view.time.end { view.time.clone() } else { span };
     let series: Vec<&Series<'_>> = view.series.iter().filter(|series| series.unit == view.unit).collect();
-    let hidden_items = PlotMemory::load(ui.ctx(), view.id).map(|memory| memory.hidden_items).unwrap_or_default();
-    let is_hidden = |series: &Series<'_>| hidden_items.contains(&item(series));
+    let is_hidden = |series: &Series<'_>| view.hidden.contains(series.name);
     let visible: Vec<&Series<'_>> = series.iter().copied().filter(|series| !is_hidden(series)).collect();
     let top = visible.iter().map(|series| highest(series.curve, view.clock, &time)).max().unwrap_or(0) as f64;
     let bounds = 0.0..top_of_axis(view.unit, top);
     let (clock, unit, palette) = (view.clock, view.unit, view.palette);
     let (width, height) = ((view.size.x - VALUE_AXIS_PT - RIGHT_PT).max(1.0), (view.size.y - 20.0).max(1.0));
     let columns = (width * ui.ctx().pixels_per_point()).ceil() as usize;
+    let near_units = NEAR_PT * (time.end - time.start) / f64::from(width);
     let paper = ui.painter().add(egui::Shape::Noop);
-    // A curve that fills the lower part leaves the upper corner to the legend; shares lie near the top.
-    let corner = if unit == Unit::Share { Corner::LeftBottom } else { Corner::LeftTop };
-
     let crosshair = |hover: &HoverPosition<'_>| {
         let (HoverPosition::NearDataPoint { position, .. } | HoverPosition::Elsewhere { position }) = hover;
-        Some(values_at(&visible, clock, clock.position(position.x)))
+        let near = |marker: &&Marker| (clock.unit(marker.position) - position.x).abs() <= near_units;
+        let marker = view.markers.iter().find(near).map(|marker| marker.name.as_str());
+        Some(values_at(&visible, clock, clock.position(position.x), marker))
     };
     let (x_ticks, y_ticks) = (clock.ticks(time.clone(), width), value_ticks(unit, bounds.clone(), height * 1.05));
     let marks = |ticks: &[crate::chart::Tick]| {
@@ -104,7 +106,6 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
         .show_background(false)
         .grid_color(colour(palette, Ink::Grid))
         .cursor_color(colour(palette, Ink::WeakText))
-        .legend(Legend::default().position(corner).follow_insertion_order(true).background_alpha(0.85))
         .x_grid_spacer(move |_| x_marks.clone())
         .y_grid_spacer(move |_| y_marks.clone())
         .x_axis_formatter(move |mark, _| label(&x_ticks, mark))
@@ -113,9 +114,14 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
     let shown = plot.show(ui, |plot| {
         plot.set_plot_bounds_x(time.start..=time.end);
         plot.set_plot_bounds_y(bounds.start..=bounds.end);
-        for series in &series {
-            // A hidden series stays in the legend, without the work for its line.
-            let points = if is_hidden(series) { Vec::new() } else { step_points(series.curve, clock, &time, columns) };
+        if let Some(range) = view.range.as_ref().filter(|range| range.start < range.end) {
+            let (from, to) = (clock.unit(range.start).max(time.start), clock.unit(range.end).min(time.end));
+            if from < to {
+                plot.span(Span::new("", from..=to).fill(colour(palette, Ink::Range)).border_width(0.0));
+            }
+        }
+        for series in &visible {
+            let points = step_points(series.curve, clock, &time, columns);
             let line =
                 Line::new(series.name, PlotPoints::from(points)).id(item_name(series)).allow_hover(false).allow_band(false);
             plot.line(line.color(colour(palette, series.ink)).width(1.5));
@@ -141,7 +147,7 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
             let words = if series.is_empty() {
                 "Nothing of this kind was recorded."
             } else {
-                "All series are hidden: click one in the legend."
+                "All series are hidden: click one in the legend to see it."
             };
             plot.text(
                 Text::new("", centre, words).id("empty").color(colour(palette, Ink::WeakText)).anchor(Align2::CENTER_CENTER),
@@ -152,30 +158,11 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
     let frame = *shown.transform.frame();
     ui.painter().set(paper, egui::Shape::rect_filled(frame, 0.0, colour(palette, Ink::Background)));
     let pointer_unit = shown.inner.filter(|_| shown.response.contains_pointer()).map(|point| point.x);
-    let hidden = series.iter().filter(|series| is_hidden(series)).map(|series| series.name.to_owned()).collect();
-    SeriesResponse { response: shown.response, plot: frame, pointer_unit, hidden }
-}
-
-/// Hides the series that are not shown by default, once for each plot, so that the first sight is not a thicket.
-pub fn hide_by_default(ui: &Ui, view: &SeriesView<'_>) {
-    let known = view.id.with("defaults");
-    if ui.ctx().data(|data| data.get_temp::<bool>(known)).is_some() {
-        return;
-    }
-    // The plot makes its memory in its first frame.
-    if let Some(mut memory) = PlotMemory::load(ui.ctx(), view.id) {
-        let hidden = view.series.iter().filter(|series| series.unit == view.unit && !series.shown);
-        memory.hidden_items.extend(hidden.map(item));
-        memory.store(ui.ctx(), view.id);
-        ui.ctx().data_mut(|data| data.insert_temp(known, true));
-    }
+    SeriesResponse { response: shown.response, plot: frame, pointer_unit }
 }
 
 fn item_name<'a>(series: &'a Series<'_>) -> (&'static str, &'a crate::chart::Group) {
     (series.name, &series.group)
-}
-fn item(series: &Series<'_>) -> ItemId {
-    ItemId::new(item_name(series))
 }
 
 /// A little above the highest value, so that its line is not cut; never an empty range.
@@ -188,13 +175,16 @@ fn top_of_axis(unit: Unit, top: f64) -> f64 {
 }
 
 /// What stands beside the pointer: the moment, then every visible series with its exact value.
-fn values_at(visible: &[&Series<'_>], clock: &Clock, position: Position) -> String {
+fn values_at(visible: &[&Series<'_>], clock: &Clock, position: Position, marker: Option<&str>) -> String {
     let mut text = match position.event() {
         None => "before the first event".to_owned(),
         Some(event) => format!("event {}", grouped(u64::from(event.0))),
     };
     if clock.axis() == TimeAxis::Time {
         text = format!("{}, {text}", duration_label(clock.unit(position) as u64));
+    }
+    if let Some(marker) = marker {
+        text = format!("{text}\n{marker}");
     }
     for series in visible {
         text = format!("{text}\n{}  {}", series.name, value_label(series.unit, series.curve.at(position)));

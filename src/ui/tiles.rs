@@ -126,7 +126,7 @@ fn first_arrangement() -> Tree<Pane> {
     let mut left = Linear::new(LinearDir::Vertical, vec![usage, layout, tabs]);
     left.shares.set_share(usage, 1.25);
     left.shares.set_share(layout, 1.05);
-    left.shares.set_share(tabs, 0.7);
+    left.shares.set_share(tabs, 0.8);
     let left = tiles.insert_container(Container::Linear(left));
     let mut whole = Linear::new(LinearDir::Horizontal, vec![left, details]);
     whole.shares.set_share(left, 2.9);

@@ -11,5 +11,6 @@ mod naive;
 mod picture;
 mod picture_views;
 mod samples;
+mod tables;
 mod truth;
 mod window;

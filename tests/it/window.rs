@@ -333,12 +333,12 @@ pub(crate) fn with_sample(name: &'static str) -> Window_<'static> {
     window
 }
 
-fn cursor(window: &Window_<'_>) -> u32 {
+pub(crate) fn cursor(window: &Window_<'_>) -> u32 {
     place(&window.state().session).cursor.0
 }
 
 /// The centre of what is named so.
-fn centre_of(window: &Window_<'_>, name: &str) -> egui::Pos2 {
+pub(crate) fn centre_of(window: &Window_<'_>, name: &str) -> egui::Pos2 {
     window.get_by_label(name).rect().center()
 }
 

@@ -1,10 +1,14 @@
 //! The tiles of the window. [`VIEWS`] is the register: one line a view, in the order of the View menu.
 
 pub mod address_time;
+pub mod charts;
 pub mod details;
 pub mod events;
 pub mod flame;
+pub mod live_set;
 pub mod segment_map;
+pub mod segments;
+pub mod sizes;
 pub mod usage;
 pub mod usage_header;
 pub mod view;
@@ -12,8 +16,18 @@ pub mod view;
 pub use view::{Cx, View, ViewClass};
 
 /// All views.
-pub const VIEWS: &[ViewClass] =
-    &[usage::CLASS, segment_map::CLASS, events::CLASS, flame::CLASS, address_time::CLASS, details::CLASS];
+pub const VIEWS: &[ViewClass] = &[
+    usage::CLASS,
+    segment_map::CLASS,
+    events::CLASS,
+    flame::CLASS,
+    charts::CLASS,
+    live_set::CLASS,
+    segments::CLASS,
+    sizes::CLASS,
+    address_time::CLASS,
+    details::CLASS,
+];
 
 /// The view of a name.
 pub fn class_of(id: &str) -> Option<&'static ViewClass> {

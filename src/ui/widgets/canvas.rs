@@ -64,6 +64,11 @@ const WHEEL_POINTS: f64 = 200.0;
 pub fn canvas(ui: &mut Ui, name: &str, size: Vec2) -> Canvas {
     let (rect, _) = ui.allocate_exact_size(size.max(Vec2::splat(1.0)), Sense::hover());
     let response = ui.interact(rect, ui.scope_id().with(name), Sense::click_and_drag());
+    over(ui, response, rect, name)
+}
+
+/// What the hand did on a picture that has its response already, such as a plot: the same gestures.
+pub fn over(ui: &Ui, response: Response, rect: Rect, name: &str) -> Canvas {
     response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, name));
     let local = |pos: Pos2| [pos.x - rect.min.x, pos.y - rect.min.y];
     let pointer = response.hover_pos().map(local);

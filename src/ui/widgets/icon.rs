@@ -60,7 +60,8 @@ pub fn icon(ui: &mut Ui, icon: Icon, colour: Color32) {
     draw(ui.painter(), rect.center(), icon, colour);
 }
 
-fn draw(painter: &Painter, at: Pos2, icon: Icon, colour: Color32) {
+/// Draws a sign around a point.
+pub fn draw(painter: &Painter, at: Pos2, icon: Icon, colour: Color32) {
     let p = |x: f32, y: f32| pos2(at.x + x, at.y + y);
     let stroke = Stroke::new(1.5, colour);
     let triangle = |x: f32, way: f32| {

@@ -6,5 +6,6 @@ pub mod icon;
 pub mod legend;
 pub mod pictures;
 pub mod stack_list;
+pub mod table;
 pub mod text;
 pub mod time_hand;
