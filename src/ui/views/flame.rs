@@ -119,17 +119,22 @@ impl View for Flame {
             let searched = cx.ask::<FlameSearch>((params, text));
             if searched.value().is_some() {
                 return cx.show(ui, &searched, |ui, found| {
-                    self.show(ui, cx, &Shown { tree: &found.tree, stacks, inks: &inks.inks, matches: Some(&found.matches) });
+                    self.show(
+                        ui,
+                        cx,
+                        &Shown { memory, tree: &found.tree, stacks, inks: &inks.inks, matches: Some(&found.matches) },
+                    );
                 });
             }
         }
         let tree = cx.ask::<FlameTree>(params);
-        cx.show(ui, &tree, |ui, tree| self.show(ui, cx, &Shown { tree, stacks, inks: &inks.inks, matches: None }));
+        cx.show(ui, &tree, |ui, tree| self.show(ui, cx, &Shown { memory, tree, stacks, inks: &inks.inks, matches: None }));
     }
 }
 
 /// What one frame shows.
 struct Shown<'a> {
+    memory: &'a DeviceMemory,
     tree: &'a FlameTree,
     stacks: &'a StackTable,
     inks: &'a FlameInks,
@@ -234,8 +239,8 @@ impl Flame {
     }
 
     fn show(&mut self, ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>) {
-        let tree = shown.tree;
-        header(ui, cx, shown);
+        let (tree, memory) = (shown.tree, shown.memory);
+        header(ui, cx, shown, memory);
         if tree.is_empty() {
             return cx.empty(ui, &empty_sentence(tree.params.of));
         }
@@ -375,13 +380,17 @@ impl Flame {
 }
 
 /// What all of it comes to, of what, and what the search found.
-fn header(ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>) {
+fn header(ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>, memory: &DeviceMemory) {
     let (of, root) = (shown.tree.params.of, shown.tree.root());
     ui.horizontal_wrapped(|ui| {
         ui.add_space(UNIT);
         ui.spacing_mut().item_spacing.x = UNIT;
         copyable(ui, RichText::new(exact_value(of, root.value)), "", &root.value.to_string());
-        ui.label(RichText::new(heading(of)).color(cx.tokens.weak));
+        let told = match of {
+            FlameOf::Live { counter, .. } if !memory.has_history() => format!("{} by stack at the dump", counter.name()),
+            _ => heading(of),
+        };
+        ui.label(RichText::new(told).color(cx.tokens.weak));
         let Some(found) = shown.matches else { return };
         ui.label(RichText::new("·").color(cx.tokens.weak));
         if found.hits == 0 {
