@@ -13,6 +13,7 @@ use egui::{Context, Event, Modifiers, MouseWheelUnit, Pos2, RawInput, Rect, Vec2
 use fragscope::model::Position;
 use fragscope::session::{Command, Session};
 use fragscope::ui::shell::Shell;
+use fragscope::ui::tiles::Layout;
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,8 +47,8 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
         "events", "lives", "median", "p99", "worst", "wall p99", "frames"
     );
     let mut slow = false;
-    for file in &files {
-        let mut window = Window::open(file.clone())?;
+    for (file, front) in files.iter().flat_map(|file| FRONTS.map(|front| (file, front))) {
+        let mut window = Window::open(file.clone(), front)?;
         let (_, _, memory) = window.session.front().ok_or("no device in the file")?;
         let (events, lives) = (memory.trace.len(), memory.allocations.len());
         for (what, act) in ACTS {
@@ -59,7 +60,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
             let (median, p99, worst) = (times[times.len() / 2], times[times.len() * 99 / 100], times[times.len() - 1]);
             slow |= LIMIT_P99 < p99;
             println!(
-                "{events:>10} {lives:>10} {:>9} {:>9} {:>9} {:>9} {FRAMES:>9}  {what}, {}",
+                "{events:>10} {lives:>10} {:>9} {:>9} {:>9} {:>9} {FRAMES:>9}  {what}, {front} in front, {}",
                 ms(median),
                 ms(p99),
                 ms(worst),
@@ -70,6 +71,9 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
     }
     Ok(if slow { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
+
+/// The views that share a tile at first: which of them is in front.
+const FRONTS: [&str; 3] = ["events", "flame", "addresses"];
 
 /// What a hand does from one frame to the next: the window, the frame's number, the number of events.
 type Act = fn(&mut Window, u32, u32);
@@ -89,7 +93,7 @@ const ACTS: [(&str, Act); 4] = [
         window.session.send(Command::MoveCursor(Position(place as u32)));
     }),
     ("hovering", |window, n, _| {
-        let at = Pos2::new(100.0 + (n * 37 % 900) as f32, 120.0 + (n * 53 % 600) as f32);
+        let at = Pos2::new(100.0 + (n * 37 % 900) as f32, 120.0 + (n * 53 % 740) as f32);
         window.events.push(Event::PointerMoved(at));
     }),
 ];
@@ -104,11 +108,13 @@ struct Window {
 }
 
 impl Window {
-    fn open(file: PathBuf) -> Result<Window, Box<dyn Error>> {
+    fn open(file: PathBuf, front: &'static str) -> Result<Window, Box<dyn Error>> {
         let context = Context::default();
         let mut session = Session::new(None);
         session.apply(Command::Open(file));
-        let shell = Shell::new("");
+        let mut layout = Layout::of_saved("");
+        layout.show_view(front);
+        let shell = Shell::new(&layout.to_saved());
         let mut window = Window { context, session, shell, events: Vec::new(), began: Instant::now() };
         let deadline = Instant::now() + Duration::from_secs(300);
         let mut quiet = 0;

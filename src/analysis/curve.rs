@@ -48,9 +48,9 @@ pub struct Extremes {
 impl Curve {
     /// A curve from the change of its value at each position; `deltas[0]` is its value at the start.
     /// Sums below zero (contradictory input) are floored at zero.
-    pub fn from_deltas(deltas: &[i64]) -> Curve {
+    pub fn from_deltas<D: Copy + Default + PartialEq + Into<i128>>(deltas: &[D]) -> Curve {
         let last = deltas.len().saturating_sub(1) as u32;
-        let changing = deltas.iter().skip(1).filter(|delta| **delta != 0).count();
+        let changing = deltas.iter().skip(1).filter(|delta| **delta != D::default()).count();
         let dense = deltas.len() < 3 * changing;
         let (mut changes, mut values) = (Vec::new(), Vec::new());
         if dense {
@@ -58,8 +58,8 @@ impl Curve {
         }
         let mut sum = 0i128;
         for (position, delta) in deltas.iter().enumerate() {
-            sum += i128::from(*delta);
-            if dense || position == 0 || *delta != 0 {
+            sum += (*delta).into();
+            if dense || position == 0 || *delta != D::default() {
                 if !dense {
                     changes.push(position as u32);
                 }

@@ -8,6 +8,7 @@ use crate::analysis::timeline::UsageTimeline;
 use crate::base::{Cancelled, HeapSize, Progress};
 use crate::model::{Action, DeviceMemory, EventIdx, Position, StackTable, Trace};
 use crate::replay::{MemoryState, PoolState, Replay, Totals};
+use std::sync::Arc;
 
 /// A state without its layout: the counters PyTorch has, and sums per pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub struct Counters {
     /// Number of active blocks.
     pub blocks: u64,
     /// Sums per pool, half and stream.
-    pub pools: Vec<PoolState>,
+    pub pools: Arc<[PoolState]>,
 }
 
 impl Counters {
@@ -41,7 +42,7 @@ impl Counters {
             largest_free_block: state.largest_free_block,
             segments: state.segments.iter().filter(|segment| !segment.inferred).count() as u64,
             blocks: state.active_blocks,
-            pools: state.pools.clone(),
+            pools: state.pools.as_slice().into(),
         }
     }
 }
@@ -116,11 +117,20 @@ impl Summary {
             Peak { position, bytes }
         };
         let lives = &memory.allocations;
-        let mut ooms = Vec::with_capacity(memory.trace.ooms().len());
+        let mut ooms: Vec<OomEvent> = Vec::with_capacity(memory.trace.ooms().len());
         for event in memory.trace.ooms() {
             progress.check()?;
             let entry = memory.trace.entry(*event);
-            let state = counters_at(Position::after(*event));
+            let position = Position::after(*event);
+            // A job that tries again and again fails in one and the same state.
+            let state = match ooms.last() {
+                Some(OomEvent { event: last, state, .. })
+                    if position < memory.end() && is_still(&memory.trace, *last, *event) =>
+                {
+                    Counters { position, time_us: memory.trace.time_us(*event), ..state.clone() }
+                }
+                _ => counters_at(position),
+            };
             ooms.push(OomEvent { event: *event, requested: entry.size, device_free: entry.address, state });
         }
         Ok(Summary {
@@ -140,6 +150,12 @@ impl Summary {
             ooms,
         })
     }
+}
+
+/// Whether no event from `first` to `last` changes memory.
+fn is_still(trace: &Trace, first: EventIdx, last: EventIdx) -> bool {
+    let still = [Action::Oom, Action::Snapshot, Action::Annotate, Action::Unknown];
+    trace.actions()[first.0 as usize..=last.0 as usize].iter().all(|action| still.contains(action))
 }
 
 /// Counts events by action; an unknown action goes by the name that the trace keeps as an extra.
@@ -181,7 +197,7 @@ impl Query for Summary {
 
 impl HeapSize for Summary {
     fn heap_size(&self) -> usize {
-        let pools = |counters: &Counters| counters.pools.heap_size();
+        let pools = |counters: &Counters| size_of_val(&*counters.pools);
         pools(&self.start)
             + pools(&self.end)
             + self.ooms.iter().map(|oom| pools(&oom.state) + size_of::<OomEvent>()).sum::<usize>()

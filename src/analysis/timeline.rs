@@ -19,21 +19,52 @@ pub struct UsageTimeline {
     pub requested: Curve,
 }
 
+/// A change of a counter, wide enough for the sum of all sizes of a recording.
+trait Delta: Copy + Default + PartialEq + Into<i128> + std::ops::AddAssign + std::ops::SubAssign {
+    fn of(bytes: u64) -> Self;
+}
+
+impl Delta for i64 {
+    fn of(bytes: u64) -> i64 {
+        i64::try_from(bytes).unwrap_or(i64::MAX)
+    }
+}
+impl Delta for i128 {
+    fn of(bytes: u64) -> i128 {
+        i128::from(bytes)
+    }
+}
+
 impl UsageTimeline {
     /// Adds up the lives of a device.
     pub fn of(memory: &DeviceMemory, progress: &Progress) -> Result<UsageTimeline, Cancelled> {
         let lives = &memory.allocations;
+        let all = |bytes: &mut dyn Iterator<Item = u64>| bytes.map(u128::from).sum::<u128>();
+        let sums = [
+            all(&mut memory.segments.as_slice().iter().map(|segment| segment.size)),
+            all(&mut lives.sizes().iter().copied()),
+            all(&mut lives.requested().iter().copied()),
+        ];
+        // No real recording adds up to 2^63 bytes; one that claims to is still shown exactly, at twice the memory.
+        if sums.iter().all(|sum| *sum <= i64::MAX as u128) {
+            Self::add_up::<i64>(memory, progress)
+        } else {
+            Self::add_up::<i128>(memory, progress)
+        }
+    }
+    fn add_up<D: Delta>(memory: &DeviceMemory, progress: &Progress) -> Result<UsageTimeline, Cancelled> {
+        let lives = &memory.allocations;
         let slots = memory.trace.len() + 1;
         progress.stage("adding up", 4)?;
-        let mut deltas = vec![0i64; slots];
+        let mut deltas = vec![D::default(); slots];
         let mut sum = |done: u64, rows: &mut dyn Iterator<Item = (Position, Position, u64)>| -> Result<Curve, Cancelled> {
-            deltas.fill(0);
+            deltas.fill(D::default());
             for (from, to, bytes) in rows {
                 // A life that ends where it begins, or outside the trace, is never seen.
                 if from < to && (from.0 as usize) < slots {
-                    deltas[from.0 as usize] = deltas[from.0 as usize].saturating_add_unsigned(bytes);
+                    deltas[from.0 as usize] += D::of(bytes);
                     if let Some(end) = deltas.get_mut(to.0 as usize) {
-                        *end = end.saturating_sub_unsigned(bytes);
+                        *end -= D::of(bytes);
                     }
                 }
             }

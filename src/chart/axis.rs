@@ -6,6 +6,8 @@
 
 use crate::base::{StringId, grouped};
 use crate::model::{DeviceMemory, Position, Trace};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ops::Range;
 
 /// What the horizontal axis counts.
@@ -50,13 +52,17 @@ impl Clock {
             TimeAxis::Time => ((time.saturating_sub(clock.start_us)) as f64).clamp(whole.start, whole.end),
             TimeAxis::Events => clock.unit(memory.trace.position_at_time(time)),
         };
-        let (mut open, mut spans): (Vec<f64>, Vec<Span>) = (Vec::new(), Vec::with_capacity(memory.annotations.len()));
+        let mut spans: Vec<Span> = Vec::with_capacity(memory.annotations.len());
+        // Ends of the spans that are open, the nearest on top. They are never negative, so their bits order as they do.
+        let mut open: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
         for annotation in &memory.annotations {
             let start = annotation.start_us.map_or(whole.start, unit);
             let end = annotation.end_us.map_or(whole.end, unit).max(start);
-            open.retain(|ends| start < *ends);
+            while open.peek().is_some_and(|ends| f64::from_bits(ends.0) <= start) {
+                open.pop();
+            }
             spans.push(Span { name: annotation.name, units: start..end, depth: open.len() });
-            open.push(end);
+            open.push(Reverse(end.to_bits()));
         }
         clock.spans = spans;
         clock

@@ -187,7 +187,7 @@ fn visible_bytes(input: &UsageInput<'_>, window: Range<f64>) -> Range<f64> {
     let highest = input.usage.reserved.max_in(from, to).1.max(input.usage.active.max_in(from, to).1) as f64;
     // A tenth of headroom holds the key; a capacity not far above is worth showing to scale.
     let top = match input.capacity.map(|capacity| capacity as f64) {
-        Some(capacity) if highest <= capacity && capacity <= highest * 1.5 => capacity * 1.07,
+        Some(capacity) if highest <= capacity && capacity <= highest * 1.5 => capacity * 1.12,
         _ => highest * 1.12,
     };
     0.0..top.max(1024.0)
@@ -223,29 +223,37 @@ fn draw_capacity(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFra
     let (plot, y) = (frame.plot, frame.bytes.point(capacity as f64));
     if plot.y0 <= y && y <= plot.y1 {
         drawing.push(Shape::Dashed(vec![[plot.x0, y], [plot.x1, y]], 1.0), Ink::Capacity);
-        let label = format!("most the allocator could hold {}", Bytes(capacity));
-        drawing.text([plot.x0 + 6.0, y - 8.0], Anchor::LeftCentre, TextSize::Small, label, Ink::Capacity, Fit::Always);
     }
 }
 
-/// What line and areas mean, in the headroom at the right.
+/// What the lines mean, in the headroom.
 fn draw_key(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
+    // A letter of the small size is about this wide; the key only has to stay clear of the edges.
+    const LETTER_PT: f32 = 5.4;
+    const LINE_PT: f32 = 16.0;
     let plot = frame.plot;
     let y = plot.y0 + 8.0;
-    let peak = input.usage.reserved.peak().1;
-    let words = format!("reserved, at most {}", Bytes(peak));
-    let width = words.chars().count() as f32 * 5.0;
-    if plot.width() < width + 60.0 || plot.height() < 80.0 {
-        return;
+    let reserved = format!("reserved, at most {}", Bytes(input.usage.reserved.peak().1));
+    let mut entries = vec![(reserved, Ink::Reserved)];
+    if let Some(capacity) = input.capacity {
+        entries.push((format!("most the allocator could hold, {}", Bytes(capacity)), Ink::Capacity));
     }
+    let width = |text: &String| LINE_PT + 6.0 + text.chars().count() as f32 * LETTER_PT + 12.0;
+    while plot.width() < entries.iter().map(|(text, _)| width(text)).sum::<f32>() + 24.0 || plot.height() < 80.0 {
+        if entries.pop().is_none() {
+            return;
+        }
+    }
+    let total: f32 = entries.iter().map(|(text, _)| width(text)).sum();
     // At the right, where curves that grow leave room too late; at the left while the cursor stands there.
-    let beside_cursor = input.cursor.is_some_and(|cursor| plot.x1 - width - 60.0 < frame.time.point(input.clock.unit(cursor)));
-    let (line, text, anchor) = match beside_cursor {
-        true => (plot.x0 + 8.0, plot.x0 + 30.0, Anchor::LeftCentre),
-        false => (plot.x1 - 30.0 - width, plot.x1 - 6.0, Anchor::RightCentre),
-    };
-    drawing.text([text, y], anchor, TextSize::Small, words, Ink::AxisText, Fit::Always);
-    drawing.push(Shape::Line(vec![[line, y], [line + 16.0, y]], 1.5), Ink::Reserved);
+    let beside_cursor = input.cursor.is_some_and(|cursor| plot.x1 - total - 30.0 < frame.time.point(input.clock.unit(cursor)));
+    let mut x = if beside_cursor { plot.x0 + 8.0 } else { plot.x1 - total };
+    for (text, ink) in entries {
+        let (line, after) = (vec![[x, y], [x + LINE_PT, y]], x + width(&text));
+        drawing.push(if ink == Ink::Capacity { Shape::Dashed(line, 1.5) } else { Shape::Line(line, 1.5) }, ink);
+        drawing.text([x + LINE_PT + 6.0, y], Anchor::LeftCentre, TextSize::Small, text, Ink::AxisText, Fit::Always);
+        x = after;
+    }
 }
 
 fn draw_outlines(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame, columns: &[Position]) {

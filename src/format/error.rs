@@ -89,7 +89,7 @@ pub enum FormatError {
         offset: u64,
     },
     /// A container that cannot be opened.
-    #[error("{name} is a {container} file that cannot be unpacked: {why}")]
+    #[error("{name} is a {container} file that cannot be unpacked: {why}; get a fresh copy, or unpack it yourself")]
     Container {
         /// The file.
         name: String,

@@ -89,10 +89,14 @@ fn read_layer(
     progress: &Progress,
     depth: usize,
 ) -> Result<Read, FormatError> {
-    let head = source.head();
-    if head.is_empty() {
-        return Err(FormatError::Empty { name: source.name().to_owned() });
+    if source.head().is_empty() {
+        let name = source.name().to_owned();
+        return Err(match (source.failure(), source.containers().last()) {
+            (Some(why), Some(container)) => FormatError::Container { name, container, why: why.to_owned() },
+            _ => FormatError::Empty { name },
+        });
     }
+    let head = source.head();
     if depth < MAX_LAYERS
         && let Some(container) = Container::of(head)
     {

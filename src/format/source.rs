@@ -347,6 +347,13 @@ impl<'a> Source<'a> {
             }
         }
     }
+    /// What went wrong while unpacking, if it ended with that.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        match &self.body {
+            Body::Slice(_) => None,
+            Body::Stream(stream) => stream.failure(),
+        }
+    }
     pub(crate) fn body(&mut self) -> &mut Body<'a> {
         &mut self.body
     }

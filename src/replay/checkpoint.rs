@@ -91,7 +91,8 @@ impl Laying<'_> {
         let exists = |piece: &&Segment| !piece.inferred && piece.exists_at(position);
         // From the lives, like every other total: where contradictory input makes segments overlap, the
         // layout below shows each byte once.
-        self.state.totals.reserved = self.device.segments.as_slice().iter().filter(exists).map(|piece| piece.size).sum();
+        self.state.totals.reserved =
+            self.device.segments.as_slice().iter().filter(exists).fold(0, |sum: u64, piece| sum.saturating_add(piece.size));
         for (id, piece, end) in runs(self.device, self.state.position) {
             // A block outside every segment is given one of its own by `lives`; a stray one is still counted.
             while let Some(stray) = ids.next_if(|id| self.device.allocations.addresses()[id.0 as usize] < piece.address) {
@@ -111,7 +112,7 @@ impl Laying<'_> {
                 let block = self.count(id);
                 gap(&mut self.state.blocks, cursor, block.address);
                 cursor = cursor.max(block.address.saturating_add(block.size));
-                active += block.size;
+                active = active.saturating_add(block.size);
                 self.state.blocks.push(block);
             }
             gap(&mut self.state.blocks, cursor, end);
@@ -145,7 +146,7 @@ impl Laying<'_> {
                 segments: 0,
             });
             sums.reserved += if inferred { 0 } else { size };
-            sums.active += active;
+            sums.active = sums.active.saturating_add(active);
             sums.free += free;
             sums.largest_free_block = sums.largest_free_block.max(largest);
             sums.segments += u64::from(!inferred);
@@ -161,10 +162,11 @@ impl Laying<'_> {
         let state = life.state_at(self.state.position);
         let Totals { reserved: _, allocated, active, requested } = &mut self.state.totals;
         if state == BlockState::ActiveAllocated {
-            *allocated += life.size;
+            *allocated = allocated.saturating_add(life.size);
         }
-        *active += life.size;
-        *requested += life.requested;
+        *active = active.saturating_add(life.size);
+        // What blocks say they were asked for is bounded by nothing.
+        *requested = requested.saturating_add(life.requested);
         self.state.active_blocks += 1;
         StateBlock { address: life.address, size: life.size, requested: life.requested, state, allocation: Some(id) }
     }

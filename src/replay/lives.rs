@@ -49,6 +49,9 @@ pub fn infer(
     let DeviceRecord { trace, mut segments, segments_known } = record;
     progress.stage("pairing events", trace.len() as u64)?;
     segments.sort_by_key(|segment| segment.address);
+    for segment in &mut segments {
+        segment.size = fitting(segment.address, segment.size);
+    }
     let pieces = pieces::infer(ordinal, &trace, &segments, segments_known, warnings);
     let mut pairing = Pairing::new(ordinal, &trace, warnings);
     pairing.walk(progress)?;
@@ -397,9 +400,15 @@ pub(crate) fn addressed(segment: &SegmentRecord) -> impl Iterator<Item = (u64, B
     let mut cursor = segment.address;
     segment.blocks.iter().map(move |block| {
         let address = block.address.unwrap_or(cursor);
-        cursor = address.saturating_add(block.size);
-        (address, *block)
+        let size = fitting(address, block.size);
+        cursor = address + size;
+        (address, BlockRecord { size, ..*block })
     })
+}
+
+/// What of a size lies below the last address there is: so sums over what does not overlap never pass 64 bits.
+pub(crate) fn fitting(address: u64, size: u64) -> u64 {
+    size.min(u64::MAX - address)
 }
 
 /// Sorts segment lives by birth and address; gives the new id of each old row.

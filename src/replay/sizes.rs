@@ -9,7 +9,7 @@
 //!
 //! Always, when done: no two live blocks overlap, and every block lies in a piece or in one of its own.
 
-use crate::base::{Cancelled, Progress};
+use crate::base::{Cancelled, Progress, RangeMap};
 use crate::model::settings::{MIN_BLOCK, SMALL_LIMIT};
 use crate::model::{
     Action, Allocation, AllocationFlags, AllocatorSettings, BlockState, Position, SegmentId, SizeClass, Trace, WarningKind,
@@ -17,7 +17,7 @@ use crate::model::{
 };
 use crate::replay::builder::SegmentRecord;
 use crate::replay::checkpoint::joins;
-use crate::replay::lives::{Findings, Work, addressed, own_segment};
+use crate::replay::lives::{Findings, Work, addressed, fitting, own_segment};
 use std::collections::BTreeMap;
 
 /// Infers sizes and segments of all lives.
@@ -35,7 +35,11 @@ pub(crate) fn infer(
         findings.roundup_guessed = guess_roundup(records, &settings);
         settings.roundup_power2_divisions = [findings.roundup_guessed; 16];
     }
+    let mut births: Vec<(Position, u32)> =
+        work.pieces.rows.iter().enumerate().map(|(row, piece)| (piece.born, row as u32)).collect();
+    births.sort_unstable();
     let mut walk = Walk {
+        births,
         host: work.ordinal < 0,
         work,
         settings,
@@ -85,6 +89,8 @@ struct Walk<'a> {
     mapped: BTreeMap<u64, (u64, u32)>,
     /// Lives to begin later than their events say, because something else held their place.
     late: BTreeMap<Position, Vec<u32>>,
+    /// When each piece begins to exist, ascending.
+    births: Vec<(Position, u32)>,
     end: Position,
 }
 
@@ -104,9 +110,18 @@ impl Walk<'_> {
         rows.sort_by_key(|row| self.work.rows[*row as usize].address);
         // A block that never appears in the trace is only known from its end: where it contradicts a block
         // that does appear, it must be the newer one. So those that appear are laid first.
+        let mut given_later = RangeMap::new();
+        for piece in self.work.pieces.rows.iter().filter(|piece| piece.born != Position::START && piece.died == Position::NEVER) {
+            given_later.insert(piece.address..piece.end(), ());
+        }
         let (ghosts, seen): (Vec<u32>, Vec<u32>) = rows.into_iter().partition(|row| self.is_ghost(*row));
         for row in seen.iter().chain(&ghosts) {
             let life = self.work.rows[*row as usize];
+            if self.is_ghost(*row) && self.piece_at(life.address).is_none() && given_later.at(life.address).is_some() {
+                // The trace gave its segment first.
+                self.move_birth(*row, self.end);
+                continue;
+            }
             let size = if life.flags.has(AllocationFlags::SIZE_STATED) { life.size } else { self.least_size(&life) };
             if let Some(other) = self.overlapping(life.address, life.address.saturating_add(size)) {
                 self.postpone(*row, other);
@@ -122,8 +137,8 @@ impl Walk<'_> {
                 continue;
             }
             self.findings.sizes_guessed += 1;
-            let Some(bound) = self.free_end(life.address) else { continue };
             let rounded = self.least_size(&life);
+            let Some(bound) = self.free_end(life.address, rounded) else { continue };
             let class = AllocatorSettings::class(rounded);
             let expandable = self.piece_at(life.address).is_some_and(|piece| self.work.pieces.rows[piece as usize].expandable);
             let size = if self.host {
@@ -214,10 +229,10 @@ impl Walk<'_> {
         let life = self.work.rows[row as usize];
         let rounded = self.least_size(&life);
         let least = if life.flags.has(AllocationFlags::SIZE_STATED) { life.size } else { life.requested.max(1) };
-        self.make_room(life.address, life.address.saturating_add(least), position);
+        self.make_room(row, life.address, life.address.saturating_add(least), position);
         if !life.flags.has(AllocationFlags::SIZE_STATED) {
             let class = AllocatorSettings::class(rounded);
-            let size = match (self.free_end(life.address), self.piece_at(life.address)) {
+            let size = match (self.free_end(life.address, rounded), self.piece_at(life.address)) {
                 (Some(bound), Some(piece)) if !self.host => {
                     let piece = piece as usize;
                     if std::mem::take(&mut self.work.pieces.class_guessed[piece]) {
@@ -236,8 +251,8 @@ impl Walk<'_> {
         self.settle(row);
     }
 
-    /// Clears `[address, end)` of live blocks, by the mildest explanation for each.
-    fn make_room(&mut self, address: u64, end: u64, position: Position) {
+    /// Clears `[address, end)` of live blocks for the life of `row`, by the mildest explanation for each.
+    fn make_room(&mut self, row: u32, address: u64, end: u64, position: Position) {
         while let Some(other) = self.overlapping(address, end) {
             let life = self.work.rows[other as usize];
             let stated = life.flags.has(AllocationFlags::SIZE_STATED);
@@ -245,6 +260,9 @@ impl Walk<'_> {
                 // It was smaller than guessed: what reaches in is a rest that had been split off.
                 self.resize(other, address - life.address);
                 self.corrected(&life);
+            } else if self.is_ghost(other) && self.is_ghost(row) {
+                self.live.remove(&life.address);
+                self.keep_out(other);
             } else if self.is_ghost(other) {
                 // Known from the end only, so it must have come after all that is recorded here.
                 self.live.remove(&life.address);
@@ -284,15 +302,20 @@ impl Walk<'_> {
     /// A life older than the trace cannot be where another is: it begins when that one ends.
     fn postpone(&mut self, row: u32, other: u32) {
         let until = if self.is_ghost(row) { self.end } else { self.work.rows[other as usize].died };
-        if until == Position::NEVER || self.work.rows[row as usize].died <= until {
-            // It could never begin: the file lists overlapping blocks. Keep it out of every state.
-            let life = &mut self.work.rows[row as usize];
-            (life.born, life.freed, life.died) = (self.end, self.end, self.end);
-            let (ordinal, address) = (self.work.ordinal, life.address);
-            self.warnings.push(WarningKind::BadLayout, || format!("device {ordinal}, overlapping block at 0x{address:x}"));
+        let both_only_at_end = self.is_ghost(row) && self.is_ghost(other);
+        if both_only_at_end || until == Position::NEVER || self.work.rows[row as usize].died <= until {
+            self.keep_out(row);
         } else {
             self.move_birth(row, until);
         }
+    }
+
+    /// A life that could never begin, because the file lists overlapping blocks: it is kept out of every state.
+    fn keep_out(&mut self, row: u32) {
+        let life = &mut self.work.rows[row as usize];
+        (life.born, life.freed, life.died) = (self.end, self.end, self.end);
+        let (ordinal, address) = (self.work.ordinal, life.address);
+        self.warnings.push(WarningKind::BadLayout, || format!("device {ordinal}, overlapping block at 0x{address:x}"));
     }
 
     fn move_birth(&mut self, row: u32, to: Position) {
@@ -347,16 +370,23 @@ impl Walk<'_> {
         }
         // A piece that was cut goes on as its parts at this same position; blocks in those live on.
         let parts: Vec<std::ops::Range<u64>> = if piece.expandable {
-            let part = |other: &&crate::model::Segment| {
-                other.born == position && other.address < piece.end() && piece.address < other.end()
-            };
-            self.work.pieces.rows.iter().filter(part).map(|other| other.address..other.end()).collect()
+            let part = |other: &&crate::model::Segment| other.address < piece.end() && piece.address < other.end();
+            let now = self.births.partition_point(|(born, _)| *born < position);
+            let born_now = self.births[now..].iter().take_while(|(born, _)| *born == position);
+            let others = born_now.map(|(_, row)| &self.work.pieces.rows[*row as usize]);
+            others.filter(part).map(|other| other.address..other.end()).collect()
         } else {
             Vec::new()
         };
         let inside: Vec<(u64, u32)> = self.live.range(piece.address..piece.end()).map(|(a, (_, r))| (*a, *r)).collect();
         for (address, live) in inside {
             if !parts.iter().any(|part| part.contains(&address)) {
+                if self.is_ghost(live) {
+                    // The file has it at the end, so it lies in what was given at this place later.
+                    self.live.remove(&address);
+                    self.move_birth(live, self.end);
+                    continue;
+                }
                 let (ordinal, event) = (self.work.ordinal, position.event_number());
                 self.warnings.push(WarningKind::BlocksInFreedSegment, || {
                     format!("device {ordinal}, event {event}: block at 0x{address:x}")
@@ -380,7 +410,8 @@ impl Walk<'_> {
 
     /// The size without anything left unsplit.
     fn least_size(&self, life: &Allocation) -> u64 {
-        if self.host { life.requested.max(1) } else { self.settings.round(life.requested.max(1)).max(MIN_BLOCK) }
+        let asked = life.requested.max(1);
+        fitting(life.address, if self.host { asked } else { self.settings.round(asked).max(MIN_BLOCK) })
     }
 
     fn piece_at(&self, address: u64) -> Option<u32> {
@@ -394,15 +425,17 @@ impl Walk<'_> {
     }
 
     /// Where the free range that starts at or holds `address` ends: at the next live block, or at the end of
-    /// the segment. None outside every piece.
-    fn free_end(&self, address: u64) -> Option<u64> {
+    /// the segment. None outside every piece. In an expandable segment, where any rest is split off, it is not
+    /// followed further than a block of `wanted` bytes and the smallest rest.
+    fn free_end(&self, address: u64, wanted: u64) -> Option<u64> {
         let (_, (mut end, mut row)) = self.mapped.range(..=address).next_back().map(|(a, e)| (*a, *e))?;
         if end <= address {
             return None;
         }
         let next = self.live.range(address.saturating_add(1)..).next().map_or(u64::MAX, |(next, _)| *next);
         let rows = &self.work.pieces.rows;
-        while end < next && rows[row as usize].expandable {
+        let enough = address.saturating_add(wanted).saturating_add(MIN_BLOCK);
+        while end < next.min(enough) && rows[row as usize].expandable {
             match self.mapped.get(&end) {
                 Some((next_end, next_row)) if joins(&rows[row as usize], &rows[*next_row as usize]) => {
                     (end, row) = (*next_end, *next_row)

@@ -2,14 +2,13 @@
 //!
 //! Always: every figure is one of the replay's; a long name is shortened in the middle, its file and line stay.
 
-use crate::analysis::UsageTimeline;
+use crate::analysis::{LiveByStack, UsageTimeline};
 use crate::base::{Bytes, grouped};
 use crate::chart::axis::duration_label;
 use crate::chart::ink::content_hashes;
 use crate::chart::text::{date_time, file_name, own_frames, short_path, telling_frame};
 use crate::model::{Action, BlockState, DeviceMemory, EventIdx, Position, Snapshot, StackId, Warnings};
 use crate::replay::MemoryState;
-use std::collections::BTreeMap;
 
 /// All that the page says in words.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -220,21 +219,7 @@ fn counters(memory: &DeviceMemory, state: &MemoryState) -> Vec<Counter> {
 /// Allocated bytes by stack; stacks that read alike are one row.
 fn stacks(snapshot: &Snapshot, memory: &DeviceMemory, state: &MemoryState) -> Vec<StackRow> {
     let hashes = content_hashes(&snapshot.stacks);
-    let no_stack = (false, 0, StackId::EMPTY);
-    let mut sums: BTreeMap<(bool, u32, StackId), (u64, u64)> = BTreeMap::new();
-    for block in state.blocks.iter().filter(|block| block.state == BlockState::ActiveAllocated) {
-        let stack = block.allocation.and_then(|id| memory.allocations.stacks().get(id.0 as usize).copied());
-        let key = match stack {
-            Some(stack) if !snapshot.stacks.frames(stack).is_empty() => {
-                (true, hashes.get(stack.0 as usize).copied().unwrap_or(0), stack)
-            }
-            _ => no_stack,
-        };
-        let sum = sums.entry(key).or_default();
-        *sum = (sum.0.saturating_add(block.size), sum.1 + 1);
-    }
-    let mut rows: Vec<_> = sums.into_iter().collect();
-    rows.sort_by_key(|((_, _, stack), (bytes, _))| (std::cmp::Reverse(*bytes), *stack));
+    let shares = LiveByStack::of(state, &memory.allocations, &snapshot.stacks).shares;
     let all = state.totals.allocated.max(1);
     let row = |colour, is_stack, (bytes, count): (u64, u64), place: String, callers: String| StackRow {
         colour,
@@ -246,18 +231,22 @@ fn stacks(snapshot: &Snapshot, memory: &DeviceMemory, state: &MemoryState) -> Ve
         callers,
     };
     // One row more is shown instead of a rest of one.
-    let shown = if rows.len() <= STACK_ROWS + 1 { rows.len() } else { STACK_ROWS };
-    let mut table: Vec<StackRow> = rows[..shown]
+    let shown = if shares.len() <= STACK_ROWS + 1 { shares.len() } else { STACK_ROWS };
+    let mut table: Vec<StackRow> = shares[..shown]
         .iter()
-        .map(|((is_stack, hash, stack), sums)| {
-            let (place, callers) =
-                if *is_stack { named(snapshot, *stack) } else { ("<no stack>".to_owned(), no_stack_reason().to_owned()) };
-            row(Some(*hash), *is_stack, *sums, place, callers)
+        .map(|share| {
+            let is_stack = !snapshot.stacks.frames(share.stack).is_empty();
+            let (hash, (place, callers)) = if is_stack {
+                (hashes.get(share.stack.0 as usize).copied().unwrap_or(0), named(snapshot, share.stack))
+            } else {
+                (0, ("<no stack>".to_owned(), no_stack_reason().to_owned()))
+            };
+            row(Some(hash), is_stack, (share.bytes, share.count), place, callers)
         })
         .collect();
-    if shown < rows.len() {
-        let rest = rows[shown..].iter().fold((0, 0), |sum, (_, (bytes, count))| (sum.0 + bytes, sum.1 + count));
-        let place = format!("{} further stacks", grouped((rows.len() - shown) as u64));
+    if shown < shares.len() {
+        let rest = shares[shown..].iter().fold((0, 0), |sum, share| (sum.0 + share.bytes, sum.1 + share.count));
+        let place = format!("{} further stacks", grouped((shares.len() - shown) as u64));
         table.push(row(None, false, rest, place, String::new()));
     }
     table

@@ -5,10 +5,11 @@
 
 use crate::analysis::{Counters, LiveByStack, OomEvent, Peak, Summary};
 use crate::model::{BlockState, DeviceId, DeviceMemory, Pools, Position, Snapshot, StackId, StackTable, Streams, Warnings};
-use crate::replay::MemoryState;
+use crate::replay::{MemoryState, PoolState};
 use rustc_hash::FxHashMap;
 use serde::{Serialize, Serializer};
 use std::io::{self, Write};
+use std::sync::Arc;
 
 /// One file in the list that `info --json` prints. It owns all it says, so the snapshot can go.
 #[derive(Debug, Serialize)]
@@ -154,6 +155,11 @@ fn divisions<S: Serializer>(divisions: &[u64; 16], serializer: S) -> Result<S::O
     serializer.collect_map(divisions.iter().enumerate().map(|(class, divisions)| ((1u64 << class).to_string(), divisions)))
 }
 
+/// Shared rows as a list.
+fn as_list<S: Serializer, V: Serialize>(rows: &Arc<[V]>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(rows.iter())
+}
+
 /// Pairs as a map, in their order.
 fn as_map<S: Serializer, V: Serialize>(pairs: &[(String, V)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
@@ -205,7 +211,7 @@ impl DeviceInfo {
             peak_allocated: PeakInfo::of(summary.peak_allocated),
             peak_active: PeakInfo::of(summary.peak_active),
             peak_requested: PeakInfo::of(summary.peak_requested),
-            ooms: summary.ooms.iter().map(|oom| OomInfo::of(oom, names)).collect(),
+            ooms: ooms(&summary.ooms, names),
             coverage: memory
                 .coverage
                 .gaps
@@ -237,14 +243,25 @@ struct OomInfo {
 }
 
 impl OomInfo {
-    fn of(oom: &OomEvent, names: Names<'_>) -> OomInfo {
+    fn of(oom: &OomEvent, pools: Arc<[PoolInfo]>) -> OomInfo {
         OomInfo {
             event: Position::after(oom.event).event_number(),
             requested: oom.requested,
             device_free: oom.device_free,
-            state: StateInfo::of(&oom.state, names),
+            state: StateInfo { pools, ..StateInfo::without_pools(&oom.state) },
         }
     }
+}
+
+/// All failures of a device; those that happened in one state share what is said of its pools.
+fn ooms(ooms: &[OomEvent], names: Names<'_>) -> Vec<OomInfo> {
+    let mut infos: Vec<OomInfo> = Vec::with_capacity(ooms.len());
+    for (row, oom) in ooms.iter().enumerate() {
+        let known = row.checked_sub(1).filter(|last| Arc::ptr_eq(&ooms[*last].state.pools, &oom.state.pools));
+        let pools = known.map_or_else(|| pools_of(&oom.state, names), |last| Arc::clone(&infos[last].state.pools));
+        infos.push(OomInfo::of(oom, pools));
+    }
+    infos
 }
 
 #[derive(Debug, Serialize)]
@@ -268,11 +285,15 @@ struct StateInfo {
     largest_free_block: u64,
     segments: u64,
     blocks: u64,
-    pools: Vec<PoolInfo>,
+    #[serde(serialize_with = "as_list")]
+    pools: Arc<[PoolInfo]>,
 }
 
 impl StateInfo {
     fn of(counters: &Counters, names: Names<'_>) -> StateInfo {
+        StateInfo { pools: pools_of(counters, names), ..StateInfo::without_pools(counters) }
+    }
+    fn without_pools(counters: &Counters) -> StateInfo {
         StateInfo {
             event: counters.position.event_number(),
             time_us: counters.time_us,
@@ -286,22 +307,23 @@ impl StateInfo {
             largest_free_block: counters.largest_free_block,
             segments: counters.segments,
             blocks: counters.blocks,
-            pools: counters
-                .pools
-                .iter()
-                .map(|pool| PoolInfo {
-                    pool: names.pools.pair(pool.pool),
-                    kind: pool.class.name(),
-                    stream: names.streams.handle(pool.stream),
-                    reserved: pool.reserved,
-                    active: pool.active,
-                    free: pool.free,
-                    largest_free_block: pool.largest_free_block,
-                    segments: pool.segments,
-                })
-                .collect(),
+            pools: Arc::default(),
         }
     }
+}
+
+fn pools_of(counters: &Counters, names: Names<'_>) -> Arc<[PoolInfo]> {
+    let info = |pool: &PoolState| PoolInfo {
+        pool: names.pools.pair(pool.pool),
+        kind: pool.class.name(),
+        stream: names.streams.handle(pool.stream),
+        reserved: pool.reserved,
+        active: pool.active,
+        free: pool.free,
+        largest_free_block: pool.largest_free_block,
+        segments: pool.segments,
+    };
+    counters.pools.iter().map(info).collect()
 }
 
 #[derive(Debug, Serialize)]

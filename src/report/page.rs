@@ -90,6 +90,8 @@ struct Heights {
 
 impl Page<'_> {
     fn paint(&self, wanted_height: f32) -> Result<RgbaImage, ReportError> {
+        // Asked before anything is laid out: to measure a page takes as long as it is large.
+        self.in_pixels(wanted_height)?;
         let usage = if self.facts.has_history { LEAST_USAGE_PT } else { 0.0 };
         let mut heights = Heights { usage, layout: 0.0, bytes_per_row: 1 };
         let has_layout = !self.state.segments.is_empty();
@@ -111,10 +113,7 @@ impl Page<'_> {
             heights.usage += (wanted_height - used).max(0.0).floor();
         }
         let height = measure(heights);
-        let (w, h) = ((self.width * self.scale).round() as u64, (height * self.scale).round() as u64);
-        if MOST_MEGAPIXELS * 1_000_000 < w * h {
-            return Err(ReportError::TooLarge { width: w, height: h, limit: MOST_MEGAPIXELS });
-        }
+        self.in_pixels(height)?;
         let ground = paint::colour(self.palette, Ink::Panel);
         let mut texture = None;
         let canvas = paint::render(vec2(self.width, height), self.scale, ground, |ui| self.lay_out(ui, heights, &mut texture));
@@ -124,6 +123,15 @@ impl Page<'_> {
             height: u64::from(height),
             limit: MOST_MEGAPIXELS,
         })
+    }
+
+    /// Whether a page of this height in points has a sensible number of pixels.
+    fn in_pixels(&self, height: f32) -> Result<(), ReportError> {
+        let (width, height) = ((self.width * self.scale).round() as u64, (height * self.scale).round() as u64);
+        if MOST_MEGAPIXELS * 1_000_000 < width.saturating_mul(height) {
+            return Err(ReportError::TooLarge { width, height, limit: MOST_MEGAPIXELS });
+        }
+        Ok(())
     }
 
     fn lay_out(&self, ui: &mut Ui, heights: Heights, texture: &mut Option<TextureHandle>) {

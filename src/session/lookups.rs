@@ -1,8 +1,8 @@
 //! Small questions of the window: what a view needs beside the analyses, and what is too long for a frame.
 
-use crate::analysis::{Asked, Query, UsageTimeline};
+use crate::analysis::{Asked, FlameMatches, FlameParams, FlameTree, Query, UsageTimeline};
 use crate::base::{Cancelled, HeapSize, Progress};
-use crate::chart::{Clock, ColourBy, Inks, TimeAxis};
+use crate::chart::{Clock, ColourBy, FlameColour, FlameInks, Inks, TimeAxis};
 use crate::model::{Action, AllocationId, Position};
 use crate::raster::{StackOutline, StackRaster};
 
@@ -59,6 +59,69 @@ impl Query for InksOf {
 impl HeapSize for WeighedInks {
     fn heap_size(&self) -> usize {
         self.bytes
+    }
+}
+
+/// Asks for the colours of the frames of a snapshot: one hash a stack.
+pub struct FlameInksOf;
+
+/// Colours of frames, with what they weigh.
+#[derive(Clone, Debug)]
+pub struct WeighedFlameInks {
+    /// The colours.
+    pub inks: FlameInks,
+    bytes: usize,
+}
+
+impl Query for FlameInksOf {
+    const NAME: &'static str = "colours of frames";
+    type Params = FlameColour;
+    type Answer = WeighedFlameInks;
+
+    fn answer(asked: &Asked<'_>, by: &FlameColour, progress: &Progress) -> Result<WeighedFlameInks, Cancelled> {
+        progress.check()?;
+        let stacks = &asked.subject.snapshot.stacks;
+        let bytes = (stacks.len() + stacks.frame_count()) * size_of::<u32>();
+        Ok(WeighedFlameInks { inks: FlameInks::new(stacks, *by), bytes })
+    }
+}
+
+impl HeapSize for WeighedFlameInks {
+    fn heap_size(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Asks for a flame graph with what a search finds in it: tree and matches belong together, however fast the
+/// cursor moves.
+pub struct FlameSearch;
+
+/// A flame graph and the matches in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchedFlame {
+    /// The tree.
+    pub tree: FlameTree,
+    /// What was found in it.
+    pub matches: FlameMatches,
+}
+
+impl Query for FlameSearch {
+    const NAME: &'static str = "flame graph search";
+    /// What the tree counts, and the text.
+    type Params = (FlameParams, String);
+    type Answer = SearchedFlame;
+
+    fn answer(asked: &Asked<'_>, (params, text): &Self::Params, progress: &Progress) -> Result<SearchedFlame, Cancelled> {
+        let tree = FlameTree::answer(asked, params, progress)?;
+        progress.stage("searching", 0)?;
+        let matches = FlameMatches::of(&tree, &asked.subject.snapshot.stacks, text);
+        Ok(SearchedFlame { tree, matches })
+    }
+}
+
+impl HeapSize for SearchedFlame {
+    fn heap_size(&self) -> usize {
+        self.tree.heap_size() + self.matches.heap_size()
     }
 }
 

@@ -31,12 +31,12 @@ pub use workspace::{EventFilter, Place, Window, Workspace};
 use crate::analysis::{Asked, Query, StateAt, Subject, UsageTimeline};
 use crate::chart::{Clock, Theme};
 use crate::model::{DeviceId, DeviceMemory, Item};
-use crate::raster::Raster;
+use crate::raster::{LivesIndex, Raster};
 use crate::replay::{MemoryState, Replay};
 use event_rows::EventRows;
 use history::History;
 use jobs::{JobError, JobId, JobSpec, Jobs, Lane, Slot};
-use lookups::{ClockOf, InksOf, RangeTotals, WeighedClock};
+use lookups::{ClockOf, FlameInksOf, InksOf, RangeTotals, WeighedClock};
 use memo::{Memo, Scope};
 use persist::Saved;
 use pictures::{Look, PictureKey, Pictures};
@@ -322,6 +322,8 @@ fn needs_replays<Q: Query>() -> bool {
         TypeId::of::<UsageTimeline>(),
         TypeId::of::<ClockOf>(),
         TypeId::of::<InksOf>(),
+        TypeId::of::<FlameInksOf>(),
+        TypeId::of::<LivesIndex>(),
         TypeId::of::<RangeTotals>(),
         TypeId::of::<EventRows>(),
     ];

@@ -1,19 +1,31 @@
-//! Rasters of the usage picture, made by jobs on the rasters' own threads.
+//! Rasters of the pictures over time, made by jobs on the rasters' own threads.
 //!
 //! A view says every frame what it wants to see and gets the last finished picture. At most one job a
-//! [`RasterSlot`] is under way; when it is done, the newest wanted picture is begun. So a picture is
+//! [`PictureKey`] is under way; when it is done, the newest wanted picture is begun. So a picture is
 //! delivered even while the view moves on, and the last one is exact.
 
 use crate::analysis::UsageTimeline;
+use crate::base::{Cancelled, Progress};
+use crate::chart::address_time::GROUND;
 use crate::chart::{ColourBy, Palette, PlacedRaster, RasterSlot, Theme, TimeAxis};
-use crate::model::DeviceId;
-use crate::raster::{Raster, RasterView, StackRaster};
+use crate::model::{DeviceId, DeviceMemory};
+use crate::raster::{ColourTable, LivesIndex, Raster, RasterView, StackRaster};
+use crate::replay::Replay;
 use crate::session::document::DocumentId;
 use crate::session::jobs::{JobId, JobSpec, Lane};
 use crate::session::lookups::InksOf;
 use crate::session::{Answer, Message, Session};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// What a picture is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PictureOf {
+    /// Live allocations stacked over time.
+    Usage,
+    /// Where blocks lie, over time.
+    Addresses,
+}
 
 /// Which picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +34,8 @@ pub struct PictureKey {
     pub document: DocumentId,
     /// Of which of its devices.
     pub device: DeviceId,
+    /// What it is of.
+    pub of: PictureOf,
     /// The window or the whole.
     pub slot: RasterSlot,
 }
@@ -88,9 +102,9 @@ impl Pictures {
 impl Session {
     /// The last finished picture of the device in front on the current axis, if any; what is wanted is begun
     /// unless it is there. `view` is only called when a job is started.
-    pub fn picture(&self, look: &Look, view: impl FnOnce() -> RasterView) -> Option<Arc<Picture>> {
+    pub fn picture(&self, of: PictureOf, look: &Look, view: impl FnOnce() -> RasterView) -> Option<Arc<Picture>> {
         let (document, device, _) = self.front()?;
-        let key = PictureKey { document: document.id, device, slot: look.placed.slot };
+        let key = PictureKey { document: document.id, device, of, slot: look.placed.slot };
         let mut pictures = self.pictures.borrow_mut();
         let place = pictures.places.entry(key).or_default();
         let shown = place.shown.clone().filter(|picture| picture.look.axis == look.axis && picture.look.theme == look.theme);
@@ -100,8 +114,7 @@ impl Session {
         {
             return shown;
         }
-        let (Answer::Ready(usage), Answer::Ready(inks)) = (self.ask::<UsageTimeline>(()), self.ask::<InksOf>(look.colour_by))
-        else {
+        let (Some(ground), Answer::Ready(inks)) = (self.ground_of(of), self.ask::<InksOf>(look.colour_by)) else {
             return shown;
         };
         let Some(replays) = document.replays.clone() else { return shown };
@@ -114,11 +127,50 @@ impl Session {
                 return Ok(());
             };
             let colours = inks.inks.table(Palette { theme: look.theme });
-            let raster = StackRaster::new(memory, replay, &usage).raster(&view, &colours, &cx.progress)?;
+            let raster = ground.raster((memory, replay), &view, &colours, look.theme, &cx.progress)?;
             cx.send(Message::Picture(key, look, raster));
             Ok(())
         });
         place.job = Some((status.id, wanted));
         shown
+    }
+
+    /// What a picture is painted from; none while that is on its way.
+    fn ground_of(&self, of: PictureOf) -> Option<Ground> {
+        match of {
+            PictureOf::Usage => match self.ask::<UsageTimeline>(()) {
+                Answer::Ready(usage) => Some(Ground::Usage(usage)),
+                Answer::Stale(..) | Answer::Pending(_) | Answer::Failed(_) => None,
+            },
+            PictureOf::Addresses => match self.ask::<LivesIndex>(()) {
+                Answer::Ready(index) => Some(Ground::Addresses(index)),
+                Answer::Stale(..) | Answer::Pending(_) | Answer::Failed(_) => None,
+            },
+        }
+    }
+}
+
+/// What a picture is painted from.
+enum Ground {
+    Usage(Arc<UsageTimeline>),
+    Addresses(Arc<LivesIndex>),
+}
+
+impl Ground {
+    fn raster(
+        &self,
+        (memory, replay): (&DeviceMemory, &Replay),
+        view: &RasterView,
+        colours: &ColourTable,
+        theme: Theme,
+        progress: &Progress,
+    ) -> Result<Raster, Cancelled> {
+        match self {
+            Ground::Usage(usage) => StackRaster::new(memory, replay, usage).raster(view, colours, progress),
+            Ground::Addresses(index) => {
+                let [red, green, blue, _] = Palette { theme }.rgba(GROUND);
+                index.raster(memory, view, colours, Some([red, green, blue]), progress)
+            }
+        }
     }
 }

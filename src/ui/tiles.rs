@@ -37,7 +37,7 @@ impl Layout {
     pub fn is_open(&self, id: &str) -> bool {
         self.tree.tiles.find_pane(&Pane(id.to_owned())).is_some()
     }
-    /// Brings a view to the front; a closed one comes back beside the others.
+    /// Brings a view to the front; a closed one comes back among the views it stands with, else beside the others.
     pub fn show_view(&mut self, id: &'static str) {
         let pane = Pane(id.to_owned());
         if let Some(tile) = self.tree.tiles.find_pane(&pane) {
@@ -45,6 +45,12 @@ impl Layout {
             return;
         }
         let tile = self.tree.tiles.insert_pane(pane);
+        if let Some(Tile::Container(Container::Tabs(tabs))) = self.tabs_beside(id).and_then(|tabs| self.tree.tiles.get_mut(tabs))
+        {
+            tabs.add_child(tile);
+            tabs.set_active(tile);
+            return;
+        }
         match self.tree.root().and_then(|root| self.tree.tiles.get_mut(root)) {
             Some(Tile::Container(container)) => container.add_child(tile),
             Some(Tile::Pane(_)) | None => {
@@ -53,6 +59,14 @@ impl Layout {
                 self.tree.root = Some(root);
             }
         }
+    }
+    /// The tabs that hold a view of those that share a tile at first.
+    fn tabs_beside(&self, id: &str) -> Option<TileId> {
+        let family: Vec<&str> = tabbed().collect();
+        let open = |other: &&str| self.tree.tiles.find_pane(&Pane((*other).to_owned()));
+        let parent = |tile| self.tree.tiles.parent_of(tile);
+        let tabs = |tile: &TileId| matches!(self.tree.tiles.get(*tile), Some(Tile::Container(Container::Tabs(_))));
+        family.contains(&id).then_some(family).into_iter().flatten().find_map(|other| open(&other).and_then(parent).filter(tabs))
     }
     /// Closes a view's tile.
     pub fn close_view(&mut self, id: &str) {
@@ -96,21 +110,23 @@ fn is_sound(tree: &Tree<Pane>) -> bool {
         })
 }
 
+/// The views that share one tile as tabs at first: all but those a first look needs.
+fn tabbed() -> impl Iterator<Item = &'static str> {
+    VIEWS.iter().map(|class| class.id).filter(|id| !["usage", "layout", "details"].contains(id))
+}
+
 fn first_arrangement() -> Tree<Pane> {
     let mut tiles = Tiles::default();
     let pane = |tiles: &mut Tiles<Pane>, id: &str| tiles.insert_pane(Pane(id.to_owned()));
     let usage = pane(&mut tiles, "usage");
     let layout = pane(&mut tiles, "layout");
-    // What is not seen at first lies behind the event list.
-    let first = ["usage", "layout", "details"];
-    let below = VIEWS.iter().map(|class| class.id).filter(|id| !first.contains(id));
-    let below = below.map(|id| pane(&mut tiles, id)).collect();
-    let below = tiles.insert_tab_tile(below);
+    let tabs = tabbed().map(|id| pane(&mut tiles, id)).collect();
+    let tabs = tiles.insert_tab_tile(tabs);
     let details = pane(&mut tiles, "details");
-    let mut left = Linear::new(LinearDir::Vertical, vec![usage, layout, below]);
+    let mut left = Linear::new(LinearDir::Vertical, vec![usage, layout, tabs]);
     left.shares.set_share(usage, 1.25);
     left.shares.set_share(layout, 1.05);
-    left.shares.set_share(below, 0.8);
+    left.shares.set_share(tabs, 0.8);
     let left = tiles.insert_container(Container::Linear(left));
     let mut whole = Linear::new(LinearDir::Horizontal, vec![left, details]);
     whole.shares.set_share(left, 2.9);
@@ -217,6 +233,26 @@ mod tests {
         ] {
             let layout = Layout::of_saved(broken);
             assert!(VIEWS.iter().all(|class| layout.is_open(class.id)), "{broken}");
+        }
+    }
+
+    #[test]
+    fn an_arrangement_of_before_a_view_was_there_still_loads() {
+        let mut older = Layout::of_saved("");
+        let newer: Vec<&str> = tabbed().filter(|id| *id != "events").collect();
+        for id in &newer {
+            older.close_view(id);
+        }
+        let mut layout = Layout::of_saved(&older.to_saved());
+        let tabs_of = |layout: &Layout, id: &str| {
+            let tile = layout.tree.tiles.find_pane(&Pane(id.to_owned()));
+            tile.and_then(|tile| layout.tree.tiles.parent_of(tile))
+        };
+        for id in newer {
+            assert!(!layout.is_open(id));
+            layout.show_view(id);
+            assert!(layout.is_open(id));
+            assert_eq!(tabs_of(&layout, id), tabs_of(&layout, "events"), "{id} comes as a tab beside the events");
         }
     }
 

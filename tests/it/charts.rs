@@ -94,11 +94,13 @@ fn fragmentation_equals_the_state_at_every_event() {
     });
 }
 
-/// `FRAGSCOPE_BIG=a.pickle[:b.pickle…] cargo test --release --test it -- --ignored fragmentation_of_big --nocapture`
+/// `FRAGSCOPE_BIG=a.pickle[:b.pickle…] cargo test --release --test it fragmentation_of_big -- --nocapture`
 #[test]
-#[ignore = "needs large files, named in FRAGSCOPE_BIG"]
 fn fragmentation_of_big_files_equals_the_state() {
-    let files = std::env::var("FRAGSCOPE_BIG").expect("FRAGSCOPE_BIG names files");
+    let Ok(files) = std::env::var("FRAGSCOPE_BIG") else {
+        println!("FRAGSCOPE_BIG names no large files: only the samples are compared");
+        return;
+    };
     for file in files.split(':') {
         let snapshot = samples::open(std::path::Path::new(file));
         let memory = &snapshot.devices[snapshot.busiest_device().expect("a device")];

@@ -258,6 +258,9 @@ fn what_cannot_be_done_is_said_in_a_sentence() {
         (&["report", &training, "-o", &unwritable], &["cannot be written"]),
         (&["report", &training, &training, "-o", "x.png"], &["one file"]),
         (&["report", &training, "-o", "x.png", "--size", "large"], &["1600x1000"]),
+        (&["report", &training, "-o", "x.png", "--size", "4294967295x4294967295"], &["too large"]),
+        (&["report", &training, "-o", "x.png", "--size", "10000x10000", "--scale", "8"], &["too large"]),
+        (&["report", &training, "-o", "x\u{1b}[31m\u{202e}.docx"], &["called x [31m .docx"]),
         (&["open", "--or-report", "x.png"], &["needs a file"]),
     ] {
         let output = fragscope(arguments);

@@ -2,7 +2,7 @@
 //!
 //! A trace is a text: one event a line, `action address size`, addresses and sizes with K/M suffixes.
 //! Behind `--` stand the segments of the dump: `segment address size class`, then its blocks
-//! `block size state [requested]`, which tile it.
+//! `block size state [requested]`, which tile it, or `over address size state`, which lie anywhere.
 
 use fragscope::analysis::UsageTimeline;
 use fragscope::base::Progress;
@@ -58,10 +58,10 @@ fn snapshot_of(text: &str, settings: AllocatorSettings) -> Snapshot {
                 stated_totals: [None; 3],
             }),
             _ => record.segments.last_mut().expect("a segment first").blocks.push(BlockRecord {
-                address: None,
-                size: bytes(words[1]),
-                requested: words.get(3).map(|w| bytes(w)),
-                state: BlockState::of_name(words[2]).expect("a state"),
+                address: (words[0] == "over").then(|| bytes(words[1])),
+                size: bytes(words[1 + usize::from(words[0] == "over")]),
+                requested: words.get(3 + usize::from(words[0] == "over")).map(|w| bytes(w)),
+                state: BlockState::of_name(words[2 + usize::from(words[0] == "over")]).expect("a state"),
                 stack: StackId::ABSENT,
             }),
         }
@@ -313,6 +313,69 @@ fn lives_carry_labels_and_events() {
     assert!(lives[1].flags.has(AllocationFlags::ALLOC_SEEN));
     let subjects: Vec<_> = device.trace.events().map(|event| device.subject(event).map(|id| id.0)).collect();
     assert_eq!(subjects, [None, Some(0), Some(0), Some(0), Some(1), Some(1)]);
+}
+
+/// Blocks of the file that the trace cannot have held from its start are there at its end, and none is there twice.
+#[test]
+fn what_only_the_end_knows_is_shown_at_the_end() {
+    use WarningKind::{BadLayout, NewerThanTrace};
+    for (text, active_by_position, kind) in [
+        // Two blocks of the file overlap: one of them is shown, with and without a trace.
+        ("--\nsegment 0 2M small\nblock 512 active_allocated 512\nover 256 512 active_allocated", &[512][..], BadLayout),
+        (
+            "snapshot 0 0\n--\nsegment 0 2M small\nblock 512 active_allocated 512\nover 256 512 active_allocated",
+            &[512, 512],
+            BadLayout,
+        ),
+        (
+            "oom 0 1\n--\nsegment 0 2M small\nblock 512 active_allocated\nover 256 512 active_allocated\nover 300 512 active_allocated",
+            &[512, 512],
+            BadLayout,
+        ),
+        // The trace is cut before the alloc: its segment was given in it, or taken and given again.
+        (
+            "segment_alloc 0 2M\noom 0 1\n--\nsegment 0 2M small\nblock 512 active_allocated\nblock 2096640 inactive",
+            &[0, 0, 512],
+            NewerThanTrace,
+        ),
+        (
+            "segment_free 0 2M\nsegment_alloc 0 2M\noom 0 1\n--\nsegment 0 2M small\nblock 512 active_allocated\nblock 2096640 inactive",
+            &[0, 0, 0, 512],
+            NewerThanTrace,
+        ),
+    ] {
+        let snapshot = snapshot_of(text, stated());
+        let device = &snapshot.devices.as_slice()[0];
+        let active: Vec<u64> = states(device).iter().map(|state| state[2]).collect();
+        assert_eq!(active, active_by_position, "{text}");
+        assert!(0 < snapshot.warnings.count(kind), "{text}: {:?}", snapshot.warnings);
+        assert!(device.segments.as_slice().iter().all(|segment| !segment.inferred), "{text}");
+        check_invariants(&snapshot);
+    }
+}
+
+/// Sizes and sums near 2^64 neither wrap nor differ between the curves and the states.
+#[test]
+fn sums_beyond_64_bits_stand_at_the_largest_number() {
+    const MOST: u64 = u64::MAX;
+    for big in [1 << 62, (1 << 63) - 1, 1 << 63, MOST] {
+        for text in [
+            format!("segment_alloc 0 {big}\nalloc 0 {big}\nalloc 512 {big}\nfree_completed 512 {big}\nsegment_free 0 {big}"),
+            format!("alloc {MOST} {big}\nalloc 18446744073709551000 {big}\nfree_completed {MOST} {big}"),
+            format!("free_completed 0 {big}\nfree_completed 4096 {big}\nsegment_unmap 0 {big}\nsegment_map 8192 {big}"),
+            format!(
+                "snapshot 0 {big}\n--\nsegment 4096 {big} large\nblock 512 active_allocated {big}\nblock 512 active_allocated {big}\n\
+                 block {big} active_pending_free {big}\nblock {big} active_allocated"
+            ),
+        ] {
+            check_invariants(&snapshot_of(&text, stated()));
+        }
+    }
+    let snapshot = snapshot_of(
+        "--\nsegment 0 2M small\nblock 512 active_allocated 18446744073709551615\nblock 512 active_allocated 1",
+        stated(),
+    );
+    assert_eq!(states(&snapshot.devices.as_slice()[0]), [[2 << 20, 1024, 1024, MOST, (2 << 20) - 1024]]);
 }
 
 /// Random recordings, most of them impossible, keep every law and never panic.

@@ -452,7 +452,11 @@ fn foreign_files_get_a_sentence_that_says_what_they_are() {
         (Vec::new(), "is empty"),
         (packed("gzip", b""), "is empty"),
         (zipped(&[]), "holds no files"),
-        (b"\x1f\x8b\x08garbage".to_vec(), ""),
+        (b"\x1f\x8b\x08garbage".to_vec(), "is a gzip file that cannot be unpacked"),
+        (packed("bzip2", b"text")[..10].to_vec(), "is a bzip2 file that cannot be unpacked"),
+        (packed("xz", b"text")[..10].to_vec(), "is a xz file that cannot be unpacked"),
+        (packed("zstd", b"text")[..6].to_vec(), "is a zstd file that cannot be unpacked"),
+        (packed("gzip", &packed("bzip2", b"text")[..10]), "is a bzip2 file that cannot be unpacked"),
     ] {
         let error = read(&bytes).expect_err(part).to_string();
         assert!(error.contains(part), "{error:?} lacks {part:?}");

@@ -9,6 +9,7 @@ mod flame;
 mod format;
 mod naive;
 mod picture;
+mod picture_views;
 mod samples;
 mod tables;
 mod truth;

@@ -538,6 +538,24 @@ fn click_drag_and_shift_drag_on_the_usage_picture() {
     }
     let range = place(&window.state().session).range.clone();
     assert!(range.is_some_and(|range| range.start < range.end), "shift and drag measures a range");
+    // On the ticks below the picture a plain drag selects, too.
+    window.drop_at(low(0.6));
+    window.event(egui::Event::ModifiersChanged(egui::Modifiers::NONE));
+    window.key_press(egui::Key::Escape);
+    rest(&mut window);
+    let ticks = |x: f32| egui::pos2(rect.min.x + rect.width() * x, rect.min.y + rect.height() * 0.80);
+    let before = shown_window(&window);
+    window.drag_at(ticks(0.4));
+    window.step();
+    for x in [0.5, 0.6] {
+        window.hover_at(ticks(x));
+        window.step();
+    }
+    window.drop_at(ticks(0.6));
+    rest(&mut window);
+    let selected = place(&window.state().session).range.clone();
+    assert!(selected.is_some_and(|range| range.start < range.end), "a drag on the axis selects");
+    assert_eq!(shown_window(&window), before, "and moves nothing");
 }
 
 #[test]

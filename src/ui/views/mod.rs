@@ -1,8 +1,10 @@
 //! The tiles of the window. [`VIEWS`] is the register: one line a view, in the order of the View menu.
 
+pub mod address_time;
 pub mod charts;
 pub mod details;
 pub mod events;
+pub mod flame;
 pub mod live_set;
 pub mod segment_map;
 pub mod segments;
@@ -18,6 +20,8 @@ pub const VIEWS: &[ViewClass] = &[
     usage::CLASS,
     segment_map::CLASS,
     events::CLASS,
+    flame::CLASS,
+    address_time::CLASS,
     charts::CLASS,
     live_set::CLASS,
     segments::CLASS,

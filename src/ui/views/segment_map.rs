@@ -156,7 +156,12 @@ impl SegmentMap {
                     let wanted = (per_row as f64 * factor).clamp(65_536.0, (largest as f64 * 64.0).max(65_536.0));
                     self.bytes_per_row = Some(wanted as u64);
                 }
-                Gesture::Zoom { .. } | Gesture::Pan(_) | Gesture::Drag { .. } | Gesture::Range(..) | Gesture::RangeDone => {}
+                Gesture::Zoom { .. }
+                | Gesture::Pan(_)
+                | Gesture::Drag { .. }
+                | Gesture::Range(..)
+                | Gesture::RangeDone
+                | Gesture::Measure(..) => {}
             }
         }
     }

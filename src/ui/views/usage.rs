@@ -7,19 +7,20 @@ use crate::analysis::{UsageTimeline, capacity};
 use crate::base::{Bytes, grouped};
 use crate::chart::axis::duration_label;
 use crate::chart::usage::{self as chart, UsageFrame, UsageInput};
-use crate::chart::{Area, Clock, PlacedRaster, RasterSlot};
+use crate::chart::{Clock, PlacedRaster, RasterSlot};
 use crate::model::{AllocationId, DeviceId, DeviceMemory, Item, Position, Snapshot};
 use crate::paint;
 use crate::raster::{StackOutline, StackRaster};
 use crate::session::lookups::OutlineOf;
-use crate::session::pictures::{Look, Picture};
+use crate::session::pictures::PictureOf;
 use crate::session::{Answer, Command, Document};
 use crate::ui::views::usage_header::header;
 use crate::ui::views::view::{Cx, View, ViewClass};
 use crate::ui::widgets::canvas::{Canvas, Gesture, canvas, zoomed};
+use crate::ui::widgets::pictures::{Pictures, density};
 use crate::ui::widgets::text::{moment, no_stack, telling_line, time_of_day};
-use egui::{TextureHandle, TextureId, TextureOptions, Ui};
-use std::collections::BTreeMap;
+use crate::ui::widgets::time_hand::{act_on_time, draw_measure, measure_words};
+use egui::Ui;
 use std::sync::Arc;
 
 /// The view's entry in the register.
@@ -27,13 +28,11 @@ pub const CLASS: ViewClass = ViewClass {
     id: "usage",
     title: "Usage",
     help: "Live allocations stacked over time. Wheel zooms, drag pans, click selects, shift and drag measures a range.",
-    open: || Box::new(Usage::default()),
+    open: || Box::new(Usage { pictures: Pictures::of(PictureOf::Usage) }),
 };
 
-#[derive(Default)]
 struct Usage {
-    /// Uploaded pictures with their serials.
-    textures: BTreeMap<RasterSlot, (u64, TextureHandle)>,
+    pictures: Pictures,
 }
 
 /// What lies under the pointer.
@@ -124,8 +123,9 @@ impl Usage {
         let frame = chart::frame(&input);
         let drawing = chart::draw(&input);
         crate::ui::frame_times::note("usage, laying out", began.elapsed());
-        let textures = |slot: RasterSlot| -> Option<TextureId> { self.textures.get(&slot).map(|(_, texture)| texture.id()) };
-        paint::paint(&ui.painter_at(canvas.rect), canvas.rect.min, &drawing, cx.tokens.palette, &textures);
+        paint::paint(&ui.painter_at(canvas.rect), canvas.rect.min, &drawing, cx.tokens.palette, &|slot| {
+            self.pictures.texture(slot)
+        });
         let hover = canvas.pointer.and_then(|at| under_pointer(at, &frame, shown, ui.ctx().pixels_per_point()));
         if let Some(id) = hover.as_ref().and_then(|hover| hover.allocation) {
             cx.session.set_hovered(Item::Allocation(id));
@@ -136,63 +136,23 @@ impl Usage {
         }
     }
 
-    /// The finished pictures, uploaded: the whole trace below, the window above it.
+    /// The finished pictures: the whole trace below, the window above it.
     fn rasters(&mut self, ui: &Ui, cx: &Cx<'_>, input: &UsageInput<'_>) -> Vec<PlacedRaster> {
-        let side = ui.input(|input| input.max_texture_side) as f32;
-        let density = ui.ctx().pixels_per_point().min(side / input.width_pt.max(1.0)).min(side / input.height_pt.max(1.0));
+        let density = density(ui, [input.width_pt, input.height_pt]);
         let whole = UsageInput { time: 0.0..0.0, bytes: 0.0..0.0, ..input.clone() };
         let zoomed = input.time != input.clock.span() || input.bytes.start < input.bytes.end;
-        let mut placed = Vec::new();
-        for (slot, input) in [(RasterSlot::Whole, &whole), (RasterSlot::Window, input)] {
-            if slot == RasterSlot::Window && !zoomed {
-                self.textures.remove(&slot);
-                continue;
-            }
-            let (view, to) = chart::wanted_raster(input, density);
-            let look = Look {
-                placed: PlacedRaster { slot, ..to },
-                size_px: (view.columns.len().saturating_sub(1), view.height),
-                axis: input.clock.axis(),
-                colour_by: cx.session.workspace().colour_by,
-                theme: cx.tokens.palette.theme,
-            };
-            if look.size_px.0 == 0 || look.size_px.1 == 0 {
-                continue;
-            }
-            match cx.session.picture(&look, || view) {
-                Some(picture) => {
-                    self.upload(ui, slot, &picture);
-                    placed.push(picture.look.placed.clone());
-                }
-                None => drop(self.textures.remove(&slot)),
-            }
-        }
-        placed
-    }
-
-    fn upload(&mut self, ui: &Ui, slot: RasterSlot, picture: &Picture) {
-        if self.textures.get(&slot).is_some_and(|(serial, _)| *serial == picture.serial) {
-            return;
-        }
-        let image = paint::texture_image(&picture.raster);
-        match self.textures.get_mut(&slot) {
-            Some((serial, texture)) => {
-                texture.set(image, TextureOptions::NEAREST);
-                *serial = picture.serial;
-            }
-            None => {
-                let texture = ui.ctx().load_texture(format!("usage {slot:?}"), image, TextureOptions::NEAREST);
-                self.textures.insert(slot, (picture.serial, texture));
-            }
-        }
+        self.pictures.place(ui, cx, input.clock, |slot| match slot {
+            RasterSlot::Whole => Some(chart::wanted_raster(&whole, density)),
+            RasterSlot::Window => zoomed.then(|| chart::wanted_raster(input, density)),
+        })
     }
 }
 
 /// What the file says about its missing history.
-fn no_history(memory: &DeviceMemory) -> String {
+pub fn no_history(memory: &DeviceMemory) -> String {
     let told = memory.coverage.gaps.iter().find(|gap| gap.missing == crate::model::Missing::History);
     match told {
-        Some(gap) => format!("{} The layout below shows the memory at the dump.", gap.sentence),
+        Some(gap) => format!("{} The layout shows the memory at the dump.", gap.sentence),
         None => "This device has no history: nothing was recorded on it. The layout shows its memory at the dump.".to_owned(),
     }
 }
@@ -220,42 +180,36 @@ fn act(ui: &Ui, cx: &Cx<'_>, canvas: &Canvas, frame: &UsageFrame, shown: &Shown<
     let window = cx.session.window(shown.clock);
     let bytes = frame.bytes.from..frame.bytes.to;
     let in_overview = |at: [f32; 2]| frame.overview.contains(at[0], at[1]);
+    // Between picture and overview lie the ticks.
+    let on_axis = |at: [f32; 2]| frame.plot.y1 < at[1] && !in_overview(at) && frame.plot.x0 <= at[0];
     let centre = |x: f32| {
         let (middle, half) = (frame.overview_time.unit(x), (window.end - window.start) / 2.0);
         Command::SetWindow(middle - half..middle + half)
     };
-    let position = |x: f32| shown.clock.position(frame.time.unit(x.clamp(frame.plot.x0, frame.plot.x1)));
     for gesture in &canvas.gestures {
         match *gesture {
-            Gesture::Zoom { at, factor } => {
-                let time = if in_overview(at) { &frame.overview_time } else { &frame.time };
-                cx.send(Command::SetWindow(zoomed(&window, time.unit(clamped(at[0], frame.plot)), factor)));
-            }
+            Gesture::Zoom { at, .. } if in_overview(at) => act_on_time(ui, cx, shown.clock, &frame.overview_time, gesture),
             Gesture::ZoomBytes { at, factor } => {
                 cx.send(Command::SetBytes(Some(zoomed(&bytes, frame.bytes.unit(at[1]).max(0.0), factor))));
             }
-            Gesture::Pan([dx, _]) => {
-                let by = -f64::from(dx) * frame.time.units_per_point();
-                cx.send(Command::SetWindow(window.start + by..window.end + by));
-            }
-            Gesture::Drag { from, by } if in_overview(from) => {
+            Gesture::Drag { from, by, .. } if in_overview(from) => {
                 let by = f64::from(by[0]) * frame.overview_time.units_per_point();
                 cx.send(Command::SetWindow(window.start + by..window.end + by));
             }
-            Gesture::Drag { by: [dx, dy], .. } => {
-                let by = -f64::from(dx) * frame.time.units_per_point();
-                cx.send(Command::SetWindow(window.start + by..window.end + by));
+            Gesture::Drag { from, to, .. } if on_axis(from) => {
+                act_on_time(ui, cx, shown.clock, &frame.time, &Gesture::Range(from, to));
+            }
+            Gesture::Measure(from, to) => {
+                let words = measure_words(from, to, (&frame.time, &frame.bytes), shown.clock, shown.memory);
+                draw_measure(ui, cx, canvas, (from, to), words);
+            }
+            Gesture::Drag { by: [_, dy], .. } => {
+                act_on_time(ui, cx, shown.clock, &frame.time, gesture);
                 if cx.place().is_some_and(|place| place.bytes.is_some()) && dy != 0.0 {
                     let up = f64::from(dy) * frame.bytes.units_per_point();
                     cx.send(Command::SetBytes(Some(bytes.start + up..bytes.end + up)));
                 }
-                ui.ctx().set_cursor_icon(egui::CursorIcon::Grabbing);
             }
-            Gesture::Range(from, to) => {
-                let (a, b) = (position(from[0]), position(to[0]));
-                cx.send(Command::SelectRange(a.min(b)..a.max(b)));
-            }
-            Gesture::RangeDone => {}
             Gesture::Click(at) if in_overview(at) => cx.send(centre(at[0])),
             Gesture::Click(_) => match hover {
                 Some(Hover { position, allocation: Some(id), .. }) => {
@@ -265,13 +219,11 @@ fn act(ui: &Ui, cx: &Cx<'_>, canvas: &Canvas, frame: &UsageFrame, shown: &Shown<
                 Some(Hover { position, .. }) => cx.send(Command::MoveCursor(*position)),
                 None => {}
             },
-            Gesture::DoubleClick(_) => cx.send(Command::Fit),
+            Gesture::Zoom { .. } | Gesture::Pan(_) | Gesture::Range(..) | Gesture::RangeDone | Gesture::DoubleClick(_) => {
+                act_on_time(ui, cx, shown.clock, &frame.time, gesture);
+            }
         }
     }
-}
-
-fn clamped(x: f32, plot: Area) -> f32 {
-    x.clamp(plot.x0, plot.x1)
 }
 
 fn tooltip(ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>, hover: &Hover) {

@@ -28,6 +28,8 @@ pub enum Gesture {
     Drag {
         /// Where it began.
         from: [f32; 2],
+        /// Where it is.
+        to: [f32; 2],
         /// Movement in this frame.
         by: [f32; 2],
     },
@@ -35,6 +37,8 @@ pub enum Gesture {
     Range([f32; 2], [f32; 2]),
     /// The range is done.
     RangeDone,
+    /// The middle button measures from one point to another.
+    Measure([f32; 2], [f32; 2]),
     /// A click.
     Click([f32; 2]),
     /// A double click.
@@ -119,8 +123,13 @@ fn drag(ui: &Ui, response: &Response, local: &dyn Fn(Pos2) -> [f32; 2], gestures
         if ranging {
             gestures.push(Gesture::Range(from, now));
         } else if by != Vec2::ZERO {
-            gestures.push(Gesture::Drag { from, by: [by.x, by.y] });
+            gestures.push(Gesture::Drag { from, to: now, by: [by.x, by.y] });
         }
+    }
+    if let (Some(from), Some(now)) = (from, now)
+        && response.dragged_by(PointerButton::Middle)
+    {
+        gestures.push(Gesture::Measure(from, now));
     }
     if ranging && response.drag_stopped_by(PointerButton::Primary) {
         gestures.push(Gesture::RangeDone);

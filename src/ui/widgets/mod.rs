@@ -4,6 +4,8 @@ pub mod byte_label;
 pub mod canvas;
 pub mod icon;
 pub mod legend;
+pub mod pictures;
 pub mod stack_list;
 pub mod table;
 pub mod text;
+pub mod time_hand;
