@@ -6,14 +6,15 @@
 use crate::analysis::{Fragmentation, UsageTimeline};
 use crate::base::Bytes;
 use crate::chart::series::{Marker, all_series, markers};
-use crate::chart::{Clock, Group, Ink, Series, Unit};
-use crate::model::{DeviceMemory, Position};
+use crate::chart::{Clock, Group, Ink, Scale, Series, Unit};
+use crate::model::DeviceMemory;
 use crate::paint::{SeriesResponse, SeriesView};
 use crate::paint::{colour, series as plot};
 use crate::session::Command;
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::{Cx, View, ViewClass};
-use crate::ui::widgets::canvas::{Canvas, Gesture, over, zoomed};
+use crate::ui::widgets::canvas::{Canvas, Gesture, over};
+use crate::ui::widgets::time_hand::act_on_time;
 use egui::text::{LayoutJob, TextFormat};
 use egui::{ComboBox, Id, Label, Rect, Response, Role, Sense, Stroke, StrokeKind, TextStyle, Ui, Vec2, WidgetInfo, pos2};
 use std::collections::BTreeSet;
@@ -186,31 +187,18 @@ fn group_name(group: &Group) -> &str {
 
 /// The same hand as on the usage picture: what moves there moves here.
 fn act(ui: &Ui, cx: &Cx<'_>, canvas: &Canvas, clock: &Clock) {
-    let window = cx.session.window(clock);
-    let width = f64::from(canvas.rect.width().max(1.0));
-    let per_point = (window.end - window.start) / width;
-    let unit = |x: f32| window.start + f64::from(x).clamp(0.0, width) * per_point;
-    let position = |x: f32| -> Position { clock.position(unit(x)) };
+    let time = Scale::new(cx.session.window(clock), 0.0, canvas.rect.width().max(1.0));
     for gesture in &canvas.gestures {
         match *gesture {
-            Gesture::Zoom { at, factor } => cx.send(Command::SetWindow(zoomed(&window, unit(at[0]), factor))),
-            Gesture::Pan([dx, _]) => {
-                let by = -f64::from(dx) * per_point;
-                cx.send(Command::SetWindow(window.start + by..window.end + by));
-            }
-            Gesture::Drag { by: [dx, _], .. } => {
-                let by = -f64::from(dx) * per_point;
-                cx.send(Command::SetWindow(window.start + by..window.end + by));
-                ui.ctx().set_cursor_icon(egui::CursorIcon::Grabbing);
-            }
-            Gesture::Range(from, to) => {
-                let (a, b) = (position(from[0]), position(to[0]));
-                cx.send(Command::SelectRange(a.min(b)..a.max(b)));
-            }
-            Gesture::Click(at) => cx.send(Command::MoveCursor(position(at[0]))),
-            Gesture::DoubleClick(_) => cx.send(Command::Fit),
+            Gesture::Click(at) => cx.send(Command::MoveCursor(clock.position(time.unit(at[0])))),
             // The value axis always holds what is visible.
-            Gesture::ZoomBytes { .. } | Gesture::RangeDone | Gesture::Measure(..) => {}
+            Gesture::ZoomBytes { .. } | Gesture::Measure(..) => {}
+            Gesture::Zoom { .. }
+            | Gesture::Pan(_)
+            | Gesture::Drag { .. }
+            | Gesture::Range(..)
+            | Gesture::RangeDone
+            | Gesture::DoubleClick(_) => act_on_time(ui, cx, clock, &time, gesture),
         }
     }
 }
