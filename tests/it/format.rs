@@ -493,3 +493,16 @@ fn every_sample_is_claimed_by_exactly_one_importer() {
         assert_eq!(claims, 1, "{name}");
     }
 }
+
+/// A writer that knows nothing of this format or its sharing: no memo, map keys in another order, lists for tuples.
+#[test]
+fn pickles_of_another_library_are_the_same_snapshot() {
+    let truth = told(&read(fixtures::JSON.as_bytes()).expect("the JSON form opens"));
+    let protocols = [serde_pickle::SerOptions::new(), serde_pickle::SerOptions::new().proto_v2()];
+    for (options, protocol) in protocols.into_iter().zip([3, 2]) {
+        let bytes = serde_pickle::to_vec(&fixture(), options).expect("the fixture can be written");
+        assert_eq!(bytes[..2], [0x80, protocol]);
+        let snapshot = read(&bytes).unwrap_or_else(|error| panic!("protocol {protocol}: {error}"));
+        assert_eq!(told(&snapshot), truth, "protocol {protocol}");
+    }
+}
