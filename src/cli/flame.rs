@@ -17,15 +17,7 @@ fn arguments(command: clap::Command) -> clap::Command {
     let command = command
         .about("Live bytes by stack at one moment, as a flame graph")
         .arg(Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help("Snapshot"))
-        .arg(
-            Arg::new("out")
-                .short('o')
-                .long("out")
-                .value_name("OUT")
-                .required(true)
-                .value_parser(value_parser!(PathBuf))
-                .help(format!("Where to; its ending says what: {}", kinds())),
-        )
+        .arg(output::place(&kinds()))
         .arg(
             Arg::new("counter")
                 .long("counter")

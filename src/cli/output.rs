@@ -1,10 +1,23 @@
 //! Where words go: answers to standard output, everything else to standard error.
 
+use clap::{Arg, value_parser};
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::path::PathBuf;
 
 /// Standard output, buffered. Whoever writes flushes it, so that a full disk is noticed.
 pub fn answers() -> BufWriter<StdoutLock<'static>> {
     BufWriter::new(io::stdout().lock())
+}
+
+/// The `-o OUT` of commands that write a file whose kind its ending names; `kinds` lists the endings.
+pub fn place(kinds: &str) -> Arg {
+    Arg::new("out")
+        .short('o')
+        .long("out")
+        .value_name("OUT")
+        .required(true)
+        .value_parser(value_parser!(PathBuf))
+        .help(format!("Where to; its ending says what: {kinds}"))
 }
 
 /// Says something about how a command went, in one line on standard error.

@@ -24,15 +24,7 @@ fn arguments(command: clap::Command) -> clap::Command {
                 .value_parser(value_parser!(PathBuf))
                 .help("Snapshot"),
         )
-        .arg(
-            Arg::new("out")
-                .short('o')
-                .long("out")
-                .value_name("OUT")
-                .required(true)
-                .value_parser(value_parser!(PathBuf))
-                .help(format!("Where to; its ending says what: {}", kinds())),
-        )
+        .arg(output::place(&kinds()))
         .arg(
             Arg::new("size")
                 .long("size")
