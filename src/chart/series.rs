@@ -9,6 +9,10 @@ use crate::analysis::{Curve, Extremes, Fragmentation, UsageTimeline};
 use crate::base::{Bytes, grouped};
 use crate::chart::axis::{Clock, Tick, TimeAxis, byte_ticks, count_ticks};
 use crate::chart::ink::{Ink, pool_name, stream_name};
+use crate::model::glossary::{
+    ACTIVE, ACTIVE_BLOCKS, ALLOCATED, EXTERNAL, FREE, INACTIVE_SPLIT, INTERNAL, LARGEST_FREE, LARGEST_REQUEST, PENDING_FREE, REQUESTED,
+    RESERVED, SEGMENTS,
+};
 use crate::model::{DeviceMemory, Position, Snapshot};
 use std::ops::Range;
 
@@ -78,21 +82,21 @@ pub fn all_series<'a>(snapshot: &Snapshot, usage: &'a UsageTimeline, fragmentati
         ("reserved", RESERVED, Ink::Reserved, Bytes, true, reserved),
         (
             "active",
-            "Blocks in use, and blocks given back that still wait for another stream.",
+            ACTIVE,
             Ink::Series(7),
             Bytes,
             false,
             active,
         ),
         ("allocated", ALLOCATED, Ink::Series(0), Bytes, true, allocated),
-        ("requested", "What the program asked for, before rounding.", Ink::Series(1), Bytes, false, requested),
-        ("free", "Reserved but not in use.", Ink::Series(2), Bytes, true, free),
+        ("requested", REQUESTED, Ink::Series(1), Bytes, false, requested),
+        ("free", FREE, Ink::Series(2), Bytes, true, free),
         ("largest free block", LARGEST_FREE, Ink::Series(3), Bytes, true, largest_free_block),
         ("largest request", LARGEST_REQUEST, Ink::Series(4), Bytes, false, largest_request),
         ("inactive split", INACTIVE_SPLIT, Ink::Series(5), Bytes, false, inactive_split),
         (
             "pending free",
-            "Given back by the program, still waiting for another stream.",
+            PENDING_FREE,
             Ink::Series(6),
             Bytes,
             false,
@@ -100,8 +104,8 @@ pub fn all_series<'a>(snapshot: &Snapshot, usage: &'a UsageTimeline, fragmentati
         ),
         ("rounding and remainders", INTERNAL, Ink::Series(8), Bytes, false, internal),
         ("external fragmentation", EXTERNAL, Ink::Series(3), Share, true, external),
-        ("segments", "Ranges of memory taken from the driver.", Ink::Series(2), Count, true, segments),
-        ("active blocks", "Blocks in use or pending free.", Ink::Series(0), Count, true, active_blocks),
+        ("segments", SEGMENTS, Ink::Series(2), Count, true, segments),
+        ("active blocks", ACTIVE_BLOCKS, Ink::Series(0), Count, true, active_blocks),
     ];
     let series = |(name, help, ink, unit, shown, curve), group| Series { name, help, ink, unit, group, shown, curve };
     let mut all: Vec<Series<'a>> = device.into_iter().map(|row| series(row, Group::Device)).collect();
@@ -109,7 +113,7 @@ pub fn all_series<'a>(snapshot: &Snapshot, usage: &'a UsageTimeline, fragmentati
         let names = [pool_name(snapshot, curves.pool), curves.class.name().to_owned(), stream_name(snapshot, curves.stream)];
         let rows = [
             ("reserved", RESERVED, Ink::Reserved, Bytes, true, &curves.reserved),
-            ("active", "Blocks in use or pending free.", Ink::Series(7), Bytes, false, &curves.active),
+            ("active", ACTIVE, Ink::Series(7), Bytes, false, &curves.active),
             ("allocated", ALLOCATED, Ink::Series(0), Bytes, true, &curves.allocated),
             ("largest free block", LARGEST_FREE, Ink::Series(3), Bytes, true, &curves.largest_free_block),
             ("largest request", LARGEST_REQUEST, Ink::Series(4), Bytes, false, &curves.largest_request),
@@ -118,15 +122,6 @@ pub fn all_series<'a>(snapshot: &Snapshot, usage: &'a UsageTimeline, fragmentati
     }
     all
 }
-
-const RESERVED: &str = "Memory taken from the driver: the sum of all segments.";
-const ALLOCATED: &str = "Blocks in use, rounding included.";
-const LARGEST_FREE: &str = "The largest gap: no request above it fits without a new segment.";
-const LARGEST_REQUEST: &str =
-    "The largest request that would be served without a new segment: a gap of the right pool and stream, after rounding.";
-const INACTIVE_SPLIT: &str = "Gaps in segments that blocks in use keep from going back to the driver.";
-const INTERNAL: &str = "What rounding added to blocks and what was not split off: active less requested.";
-const EXTERNAL: &str = "1 − largest gap / free: 0 % is one gap, near 100 % many small ones.";
 
 /// A moment marked across all series.
 #[derive(Clone, Debug, PartialEq, Eq)]

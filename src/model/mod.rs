@@ -6,6 +6,7 @@
 pub mod allocation;
 pub mod annotation;
 pub mod coverage;
+pub mod glossary;
 pub mod item;
 pub mod pool;
 pub mod segment;

@@ -68,9 +68,10 @@ impl Session {
                 let by = (window.end - window.start) * share;
                 window.start + by..window.end + by
             }),
-            Command::Fit => self.change_place(|place| (place.window, place.bytes) = (Window::Whole, None)),
+            Command::Fit => self.change_place(|place| (place.window, place.bytes, place.rows) = (Window::Whole, None, None)),
             Command::FrameSelection => self.frame_selection(),
             Command::SetBytes(bytes) => self.change_place(|place| place.bytes = bytes.and_then(checked_bytes)),
+            Command::SetRows(rows) => self.change_place(|place| place.rows = rows),
             Command::Select(item) => {
                 self.change_place(|place| (place.selection, place.range) = (vec![item], None));
             }
@@ -109,7 +110,7 @@ impl Session {
             Command::Dismiss(note) => self.notes.retain(|other| other.id != note),
             Command::AskTarget(name) => self.ask_target(name),
             Command::ExportReport(path) => self.export_report(path),
-            Command::SavePicture { path, width, rgb } => self.save_picture(path, width, rgb),
+            Command::SavePicture { path, picture } => self.save_picture(path, picture),
             Command::OpenSource { file, line } => {
                 let editor = std::env::var("FRAGSCOPE_EDITOR").ok();
                 let spec = JobSpec { title: "starting the editor".into(), slot: None, lane: Lane::Own, listed: false };
@@ -120,11 +121,14 @@ impl Session {
                     Ok(())
                 });
             }
-            Command::KeepLayout(layout) => {
-                if self.saved.layout != layout {
-                    self.saved.layout = layout;
-                    self.save();
-                }
+            Command::KeepLayout(layout) => self.keep_layout(layout),
+            Command::KeepZoom(zoom) => {
+                self.saved.zoom = zoom;
+                self.save();
+            }
+            Command::ForgetFiles => {
+                self.saved.files.clear();
+                self.save();
             }
             Command::ForgetRecent => {
                 self.saved.recent.clear();
@@ -168,6 +172,7 @@ impl Session {
 
     pub(super) fn close(&mut self, id: DocumentId) {
         let Some(at) = self.documents.iter().position(|document| document.id == id) else { return };
+        self.remember_place(id);
         self.documents.remove(at);
         self.memo.get_mut().forget(id);
         self.pictures.get_mut().forget(id);

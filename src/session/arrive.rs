@@ -5,7 +5,7 @@ use crate::model::{DeviceId, Position};
 use crate::session::document::{Document, DocumentId};
 use crate::session::jobs::{JobError, JobEvent, JobStatus};
 use crate::session::workspace::Place;
-use crate::session::{Message, Session};
+use crate::session::{Message, Session, persist};
 
 impl Session {
     pub(super) fn arrive(&mut self, event: JobEvent<Message>) {
@@ -31,14 +31,17 @@ impl Session {
 
     fn arrive_document(&mut self, document: Document) {
         let id = document.id;
-        let device = document.snapshot.busiest_device();
+        let known = document.stamp.as_ref().and_then(|stamp| self.saved.file(stamp)).cloned();
+        let device = known.as_ref().map(|known| DeviceId(known.device)).filter(|id| document.snapshot.devices.get(*id).is_some());
+        let device = device.or(document.snapshot.busiest_device());
         if let Some(path) = &document.path {
             self.saved.remember(path);
             self.save();
         }
         for (device, memory) in document.snapshot.devices.iter() {
             let cursor = memory.trace.ooms().last().map_or(memory.end(), |oom| Position::after(*oom));
-            self.workspace.places.insert((id, device), Place { cursor, ..Place::default() });
+            let place = known.as_ref().and_then(|known| known.place(device, memory.end()));
+            self.workspace.places.insert((id, device), place.unwrap_or(Place { cursor, ..Place::default() }));
         }
         if let Some(device) = device {
             self.workspace.devices.insert(id, device);
@@ -47,6 +50,9 @@ impl Session {
         // one that was opened last is in front.
         if self.workspace.active.is_none_or(|active| active < id) {
             self.workspace.active = Some(id);
+            if let Some(by) = known.and_then(|known| persist::colour_by(&known.colour_by)) {
+                self.workspace.colour_by = by;
+            }
         }
         let at = self.documents.partition_point(|other| other.id < id);
         self.documents.insert(at, document);

@@ -3,6 +3,7 @@
 use crate::chart::{ColourBy, Theme, TimeAxis};
 use crate::model::{DeviceId, Item, Position};
 use crate::session::document::DocumentId;
+use crate::session::export::PictureWork;
 use crate::session::jobs::JobId;
 use crate::session::workspace::EventFilter;
 use std::ops::Range;
@@ -56,6 +57,8 @@ pub enum Command {
     FrameSelection,
     /// Shows a part of the byte axis, or all of it.
     SetBytes(Option<Range<f64>>),
+    /// Shows a part of the address axis, or all of it.
+    SetRows(Option<Range<f64>>),
     /// Selects one thing.
     Select(Item),
     /// Selects a stretch of time.
@@ -84,14 +87,12 @@ pub enum Command {
     AskTarget(String),
     /// Writes the report of the moment at the cursor.
     ExportReport(PathBuf),
-    /// Writes a picture of the screen.
+    /// Paints a picture and writes it.
     SavePicture {
         /// Where to.
         path: PathBuf,
-        /// Pixels a row.
-        width: u32,
-        /// Red, green, blue of each pixel.
-        rgb: Arc<[u8]>,
+        /// What paints it.
+        picture: PictureWork,
     },
     /// Opens a source file at a line in the user's editor.
     OpenSource {
@@ -100,8 +101,13 @@ pub enum Command {
         /// The line, from 1; 0 or less: none.
         line: i64,
     },
-    /// Remembers how the window's tiles are arranged.
+    /// Remembers how the user arranged the window's tiles: for the file in front, and for files without an arrangement
+    /// of their own. Empty: as at first.
     KeepLayout(String),
+    /// Remembers how large everything is, as a factor.
+    KeepZoom(f32),
     /// Forgets the recent files.
     ForgetRecent,
+    /// Forgets where one was in files.
+    ForgetFiles,
 }

@@ -6,6 +6,7 @@
 use crate::analysis::Subject;
 use crate::model::{DeviceId, Snapshot};
 use crate::replay::Replay;
+use crate::session::persist::FileStamp;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,6 +23,8 @@ pub struct Document {
     pub title: String,
     /// Where it was read from; none for a sample.
     pub path: Option<PathBuf>,
+    /// The state in which the file was read, where there is a file.
+    pub stamp: Option<FileStamp>,
     /// What it tells.
     pub snapshot: Arc<Snapshot>,
     /// One replay a device, once they are laid.

@@ -2,6 +2,7 @@
 //!
 //! Always: a file is written beside its name first and then put in place, so a failure leaves no half file.
 
+use crate::paint::Canvas;
 use crate::report::{self, ReportOptions, ReportSubject};
 use crate::session::apply::NO_DIALOG;
 use crate::session::jobs::{JobError, JobSpec, Lane};
@@ -9,6 +10,29 @@ use crate::session::{Message, Session};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
+
+/// What paints a picture once a job asks for it.
+#[derive(Clone)]
+pub struct PictureWork(Arc<dyn Fn() -> Canvas + Send + Sync>);
+
+impl PictureWork {
+    /// Work that gives these pixels, all opaque.
+    pub fn new(paint: impl Fn() -> Canvas + Send + Sync + 'static) -> PictureWork {
+        PictureWork(Arc::new(paint))
+    }
+}
+
+impl std::fmt::Debug for PictureWork {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PictureWork")
+    }
+}
+
+impl PartialEq for PictureWork {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
 
 impl Session {
     pub(super) fn ask_target(&mut self, name: String) {
@@ -56,11 +80,16 @@ impl Session {
         });
     }
 
-    pub(super) fn save_picture(&mut self, path: PathBuf, width: u32, rgb: Arc<[u8]>) {
+    pub(super) fn save_picture(&mut self, path: PathBuf, picture: PictureWork) {
         let spec = JobSpec { title: "writing the picture".into(), slot: None, lane: Lane::Own, listed: true };
         self.jobs.start(spec, move |cx| {
+            cx.progress.stage("painting", 0)?;
+            let canvas = (picture.0)();
+            cx.progress.stage("packing", 0)?;
+            let rgb: Vec<u8> = canvas.pixels.iter().flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect();
             let mut bytes = Vec::new();
-            report::png::encode_rgb(width, &rgb, &mut bytes).map_err(|error| failed(&path, &error))?;
+            report::png::encode_rgb(canvas.width as u32, &rgb, &mut bytes).map_err(|error| failed(&path, &error))?;
+            cx.progress.check()?;
             write_whole(&path, &bytes)?;
             cx.send(Message::Note { text: format!("Picture written to {}.", path.display()), is_error: false });
             Ok(())

@@ -7,10 +7,12 @@
 
 mod apply;
 mod arrive;
+mod aside;
 pub mod command;
 pub mod document;
 pub mod event_rows;
-mod export;
+pub mod export;
+mod file_memory;
 pub mod history;
 pub mod jobs;
 pub mod lookups;
@@ -108,6 +110,8 @@ pub struct Session {
     documents: Vec<Document>,
     workspace: Workspace,
     history: History,
+    /// What the workspace was when places in files were remembered last.
+    remembered: Workspace,
     jobs: Jobs<Message>,
     opening: BTreeMap<JobId, DocumentId>,
     /// Jobs the user stopped: what they were to answer is not asked again.
@@ -115,6 +119,8 @@ pub struct Session {
     memo: RefCell<Memo>,
     pictures: RefCell<Pictures>,
     commands: RefCell<Vec<Command>>,
+    /// While something is drawn aside: whether anything it asked for is on its way.
+    aside: Cell<Option<bool>>,
     hovered: Option<Item>,
     hover_next: Cell<Option<Item>>,
     notes: Vec<Note>,
@@ -134,6 +140,7 @@ impl Session {
         let workspace = Workspace { axis: saved.axis(), colour_by: saved.colour_by(), ..Workspace::default() };
         Session {
             documents: Vec::new(),
+            remembered: workspace.clone(),
             workspace,
             history: History::default(),
             jobs: Jobs::new(workers),
@@ -142,6 +149,7 @@ impl Session {
             memo: RefCell::new(Memo::new(ANSWER_BUDGET)),
             pictures: RefCell::default(),
             commands: RefCell::default(),
+            aside: Cell::default(),
             hovered: None,
             hover_next: Cell::new(None),
             notes: Vec::new(),
@@ -172,10 +180,19 @@ impl Session {
             self.apply(command);
         }
         let settling = self.history.feed(now_s, &self.workspace);
+        if !settling && self.remembered != self.workspace {
+            self.remembered = self.workspace.clone();
+            for id in self.documents.iter().map(|document| document.id).collect::<Vec<_>>() {
+                self.remember_place(id);
+            }
+        }
         Tick { again_after_s: settling.then_some(history::SETTLE_S) }
     }
     /// Asks for a change; it is applied at the next tick.
     pub fn send(&self, command: Command) {
+        if self.is_aside() {
+            return;
+        }
         self.commands.borrow_mut().push(command);
         self.jobs.wake();
     }
@@ -229,10 +246,13 @@ impl Session {
     }
     /// What the pointer was on in the last frame, in whichever view.
     pub fn hovered(&self) -> Option<Item> {
-        self.hovered
+        if self.is_aside() { None } else { self.hovered }
     }
     /// Tells that the pointer is on something.
     pub fn set_hovered(&self, item: Item) {
+        if self.is_aside() {
+            return;
+        }
         if self.hover_next.replace(Some(item)) != Some(item) && self.hovered != Some(item) {
             self.jobs.wake();
         }
@@ -244,6 +264,13 @@ impl Session {
     }
     /// As [`Session::ask`], from a place of its own: of each place only the newest request is worked on.
     pub fn ask_in<Q: Query>(&self, slot: &'static str, params: Q::Params) -> Answer<Q::Answer> {
+        let answer = self.look_up::<Q>(slot, params);
+        if answer.status().is_some() {
+            self.note_pending();
+        }
+        answer
+    }
+    fn look_up<Q: Query>(&self, slot: &'static str, params: Q::Params) -> Answer<Q::Answer> {
         let Some((document, device, _)) = self.front() else {
             return Answer::Failed(Arc::new(JobError::Failed("No file is open.".into())));
         };
@@ -260,7 +287,7 @@ impl Session {
             let (snapshot, replays) = (Arc::clone(&document.snapshot), document.replays.clone());
             let spec = JobSpec {
                 title: Q::NAME.to_owned(),
-                slot: Some(Slot::of(&(document.id, device, TypeId::of::<Q>(), slot))),
+                slot: Some(Slot::of(&(document.id, device, TypeId::of::<Q>(), slot, self.is_aside()))),
                 lane: Lane::Shared,
                 listed: true,
             };

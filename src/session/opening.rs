@@ -14,6 +14,7 @@ use crate::session::document::{Document, DocumentId};
 use crate::session::jobs::{JobContext, JobError};
 use crate::session::lookups::ClockOf;
 use crate::session::memo::{Memo, Scope};
+use crate::session::persist::FileStamp;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -51,13 +52,15 @@ impl Source {
 
 /// The whole job of opening.
 pub(super) fn open(source: &Source, id: DocumentId, cx: &JobContext<Message>) -> Result<(), JobError> {
-    let snapshot = Arc::new(read(source, &cx.progress)?);
-    cx.progress.check()?;
     let path = match source {
         Source::Path(path) => Some(path.clone()),
         Source::Bytes(..) | Source::Sample(..) => None,
     };
-    let document = Document { id, title: source.title(), path, snapshot: Arc::clone(&snapshot), replays: None, generation: 0 };
+    let stamp = path.as_deref().and_then(FileStamp::of);
+    let snapshot = Arc::new(read(source, &cx.progress)?);
+    cx.progress.check()?;
+    let (title, read) = (source.title(), Arc::clone(&snapshot));
+    let document = Document { id, title, path, stamp, snapshot: read, replays: None, generation: 0 };
     cx.send(Message::Document(document));
     let subject = Subject { snapshot: &snapshot, replays: &[] };
     if let Some(device) = snapshot.busiest_device() {

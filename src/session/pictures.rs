@@ -38,6 +38,8 @@ pub struct PictureKey {
     pub of: PictureOf,
     /// The window or the whole.
     pub slot: RasterSlot,
+    /// Whether it is asked for aside, for a saved picture.
+    pub aside: bool,
 }
 
 /// What a picture shows apart from the data: two equal looks of one key are the same picture.
@@ -94,6 +96,9 @@ impl Pictures {
             }
         }
     }
+    pub(super) fn forget_aside(&mut self) {
+        self.places.retain(|key, _| !key.aside);
+    }
     pub(super) fn forget(&mut self, document: DocumentId) {
         self.places.retain(|key, _| key.document != document);
     }
@@ -104,10 +109,13 @@ impl Session {
     /// unless it is there. `view` is only called when a job is started.
     pub fn picture(&self, of: PictureOf, look: &Look, view: impl FnOnce() -> RasterView) -> Option<Arc<Picture>> {
         let (document, device, _) = self.front()?;
-        let key = PictureKey { document: document.id, device, of, slot: look.placed.slot };
+        let key = PictureKey { document: document.id, device, of, slot: look.placed.slot, aside: self.is_aside() };
         let mut pictures = self.pictures.borrow_mut();
         let place = pictures.places.entry(key).or_default();
         let shown = place.shown.clone().filter(|picture| picture.look.axis == look.axis && picture.look.theme == look.theme);
+        if place.failed.as_ref() != Some(look) && shown.as_ref().is_none_or(|picture| picture.look != *look) {
+            self.note_pending();
+        }
         if place.job.is_some()
             || place.failed.as_ref() == Some(look)
             || shown.as_ref().is_some_and(|picture| picture.look == *look)

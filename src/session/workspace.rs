@@ -47,6 +47,8 @@ pub struct Place {
     pub window: Window,
     /// The part of the byte axis one sees; none: all of it.
     pub bytes: Option<Range<f64>>,
+    /// The part of the address axis one sees, in rows of the picture of addresses; none: all of it.
+    pub rows: Option<Range<f64>>,
     /// What is selected, the leading one first.
     pub selection: Vec<Item>,
     /// A stretch of time whose totals are shown.

@@ -18,7 +18,9 @@ impl App {
         let waking = context.clone();
         session.set_waker(Arc::new(move || waking.request_repaint()));
         session.set_dialogs(Arc::new(SystemDialogs));
-        context.options_mut(|options| options.zoom_with_keyboard = true);
+        context.set_zoom_factor(session.saved().zoom());
+        // The window's own keys do that, so that their page can list it.
+        context.options_mut(|options| options.zoom_with_keyboard = false);
         for file in files {
             session.apply(Command::Open(file));
         }
@@ -47,6 +49,9 @@ impl eframe::App for App {
         let began = std::time::Instant::now();
         self.shell.show(ui, &self.session);
         crate::ui::frame_times::note("whole frame", began.elapsed());
+    }
+    fn on_exit(&mut self, _gl: Option<&eframe::glow::Context>) {
+        self.session.leave();
     }
     fn clear_color(&self, _visuals: &egui::Visuals) -> [f32; 4] {
         let tokens = crate::ui::theme::Tokens::of(self.session.theme());

@@ -6,9 +6,9 @@
 pub mod app;
 pub mod frame_times;
 pub mod keys;
+pub mod off_screen;
 pub mod panels;
 mod run;
-pub mod screenshot;
 pub mod shell;
 pub mod theme;
 pub mod tiles;

@@ -1,34 +1,38 @@
 //! The frame around the views: menus, tabs, banner, tiles, scrubber, jobs, what lies on top.
 
 use crate::chart::Theme;
-use crate::session::{Command, Session};
-use crate::ui::keys::{self, KeyDeed};
-use crate::ui::panels::export::{Export, ExportDialog};
+use crate::session::{Command, DocumentId, Session};
+use crate::ui::keys::{self, KeyDeed, Magnify};
+use crate::ui::panels::export::ExportDialog;
+use crate::ui::panels::help::{Help, HelpPage};
 use crate::ui::panels::palette::{CommandPalette, Deed};
+use crate::ui::panels::save_picture::SavePicture;
 use crate::ui::panels::welcome::Welcome;
 use crate::ui::panels::{banner, documents, jobs, scrubber};
 use crate::ui::theme::{Tokens, UNIT};
 use crate::ui::tiles::Layout;
-use crate::ui::views::{Cx, VIEWS};
+use crate::ui::views::{Cx, VIEWS, class_of};
 use crate::ui::widgets::icon::{Icon, icon_button};
 use crate::ui::widgets::legend;
-use crate::ui::{screenshot, theme};
+use crate::ui::theme;
 use egui::{Align, Button, CentralPanel, Frame, Margin, MenuBar, Panel, RichText, Ui};
-use std::path::PathBuf;
 
 /// State of the window that is nobody else's business.
 pub struct Shell {
     layout: Layout,
+    /// The document whose arrangement the tiles have.
+    laid_out_for: Option<DocumentId>,
     dressed: Option<Theme>,
     welcome: Welcome,
     palette: CommandPalette,
     export: ExportDialog,
+    save_picture: SavePicture,
+    help: Help,
     banner_open: bool,
     /// A new tab: the start page over open documents.
     starting: bool,
     shown_documents: usize,
     playing: Option<f64>,
-    picture: Option<(PathBuf, egui::Rect)>,
     title: String,
 }
 
@@ -37,15 +41,17 @@ impl Shell {
     pub fn new(saved_layout: &str) -> Shell {
         Shell {
             layout: Layout::of_saved(saved_layout),
+            laid_out_for: None,
             dressed: None,
             welcome: Welcome::default(),
             palette: CommandPalette::default(),
             export: ExportDialog::default(),
+            save_picture: SavePicture::default(),
+            help: Help::default(),
             banner_open: false,
             starting: false,
             shown_documents: 0,
             playing: None,
-            picture: None,
             title: String::new(),
         }
     }
@@ -66,9 +72,10 @@ impl Shell {
             self.starting = false;
         }
         self.shown_documents = session.documents().len();
-        self.take_picture(ui, &cx);
+        self.lay_out(session);
         // What lies on top has the keys: Esc closes it and does nothing else.
-        let covered = self.palette.is_open() || self.export.is_open();
+        let covered =
+            self.palette.is_open() || self.export.is_open() || self.save_picture.is_open() || self.help.is_open();
         match if covered { None } else { keys::handle(ui.ctx(), &cx) } {
             Some(KeyDeed::Palette) => self.palette.open(),
             Some(KeyDeed::Deed(deed)) => self.act(ui, &cx, deed),
@@ -100,15 +107,15 @@ impl Shell {
         if let Some(deed) = self.palette.show(ui, &cx) {
             self.act(ui, &cx, deed);
         }
-        if let Some((what, path)) = self.export.show(ui, &cx) {
-            match what {
-                Export::Report => cx.send(Command::ExportReport(path)),
-                Export::View(id) => {
-                    self.picture = self.layout.rect_of(id).map(|rect| (path, rect));
-                    ui.ctx().request_repaint();
-                }
-            }
+        if let Some(id) = self.layout.take_wanted_picture() {
+            self.ask_picture(&cx, id);
         }
+        if let Some(path) = self.export.show(ui, &cx) {
+            cx.send(Command::ExportReport(path));
+        }
+        self.save_picture.show(ui, &cx, |class| self.layout.twin(class));
+        self.help.show(ui, &cx);
+        self.keep_zoom(ui, &cx);
         self.drop_hint(ui, &cx);
         self.name_window(ui, session);
     }
@@ -117,6 +124,7 @@ impl Shell {
         MenuBar::new().ui(ui, |ui| {
             self.file_menu(ui, cx);
             self.view_menu(ui, cx);
+            self.help_menu(ui, cx);
             ui.add_space(2.0 * UNIT);
             ui.separator();
             if documents::tabs(ui, cx) {
@@ -171,7 +179,7 @@ impl Shell {
                 if item(ui, cx, "Export report as PNG…", "") {
                     self.act(ui, cx, Deed::ExportReport);
                 }
-                if item(ui, cx, "Export this view as PNG…", "Ctrl+E") {
+                if item(ui, cx, "Save a picture of this view…", "Ctrl+E") {
                     self.act(ui, cx, Deed::ExportView);
                 }
                 if item(ui, cx, "Close", "Ctrl+W")
@@ -181,6 +189,9 @@ impl Shell {
                 }
             });
             ui.separator();
+            if item(ui, cx, "Forget what is remembered of files", "") {
+                cx.send(Command::ForgetFiles);
+            }
             if item(ui, cx, "Quit", "") {
                 ui.ctx().send_viewport_cmd(egui::ViewportCommand::Close);
             }
@@ -228,8 +239,28 @@ impl Shell {
                 }
             }
             ui.separator();
+            for (title, keys, how) in [
+                ("Larger", "Ctrl++", Magnify::Larger),
+                ("Smaller", "Ctrl+−", Magnify::Smaller),
+                ("Normal size", "Ctrl+0", Magnify::Normal),
+            ] {
+                if item(ui, cx, title, keys) {
+                    self.act(ui, cx, Deed::Magnify(how));
+                }
+            }
+            ui.separator();
             if item(ui, cx, "All commands…", "Ctrl+P") {
                 self.palette.open();
+            }
+        });
+    }
+
+    fn help_menu(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
+        ui.menu_button("Help", |ui| {
+            for (title, keys, page) in [("Keys and mouse", "F1", HelpPage::Keys), ("Glossary", "", HelpPage::Glossary)] {
+                if item(ui, cx, title, keys) {
+                    self.help.open(page);
+                }
             }
         });
     }
@@ -242,22 +273,43 @@ impl Shell {
                 self.layout.reset();
                 cx.send(Command::KeepLayout(String::new()));
             }
-            Deed::ExportReport => self.export.open(Export::Report, cx),
+            Deed::ExportReport => self.export.open(cx),
             Deed::ExportView => {
                 if let Some(id) = self.layout.view_at(ui.input(|input| input.pointer.hover_pos())) {
-                    self.export.open(Export::View(id), cx);
+                    self.ask_picture(cx, id);
                 }
             }
+            Deed::Help(page) => self.help.open(page),
+            Deed::Magnify(how) => match how {
+                Magnify::Larger => egui::gui_zoom::zoom_in(ui.ctx()),
+                Magnify::Smaller => egui::gui_zoom::zoom_out(ui.ctx()),
+                Magnify::Normal => ui.ctx().set_zoom_factor(1.0),
+            },
         }
     }
 
-    /// Takes the picture of a view once nothing lies over it any more.
-    fn take_picture(&mut self, ui: &Ui, cx: &Cx<'_>) {
-        if let Some((path, rect)) = self.picture.take() {
-            screenshot::request(ui.ctx(), path, rect);
+    fn ask_picture(&mut self, cx: &Cx<'_>, id: &str) {
+        if let (Some(class), Some(rect)) = (class_of(id), self.layout.rect_of(id)) {
+            self.save_picture.open(class, rect.size(), cx);
         }
-        if let Some(command) = screenshot::finished(ui.ctx()) {
-            cx.send(command);
+    }
+
+    /// Another file in front has its own arrangement, if the user gave it one.
+    fn lay_out(&mut self, session: &Session) {
+        let active = session.workspace().active;
+        if self.laid_out_for == active {
+            return;
+        }
+        self.laid_out_for = active;
+        if active.is_some() && self.layout.to_saved() != session.layout() {
+            self.layout.arrange(session.layout());
+        }
+    }
+
+    fn keep_zoom(&self, ui: &Ui, cx: &Cx<'_>) {
+        let zoom = ui.ctx().zoom_factor();
+        if 0.001 < (zoom - cx.session.saved().zoom()).abs() {
+            cx.send(Command::KeepZoom(zoom));
         }
     }
 

@@ -1,9 +1,11 @@
 //! The views as tiles that can be moved, split, closed and brought back.
 
-use crate::ui::views::{Cx, VIEWS, View, class_of};
-use egui::{Rect, Ui, WidgetText};
+use crate::ui::theme::UNIT;
+use crate::ui::views::{Cx, VIEWS, View, ViewClass, class_of};
+use crate::ui::widgets::icon::{Icon, icon_button};
+use egui::{Rect, Response, Ui, WidgetText};
 use egui_tiles::{
-    Behavior, Container, EditAction, Linear, LinearDir, SimplificationOptions, Tile, TileId, Tiles, Tree, UiResponse,
+    Behavior, Container, EditAction, Linear, LinearDir, SimplificationOptions, Tabs, Tile, TileId, Tiles, Tree, UiResponse,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,13 +19,27 @@ pub struct Layout {
     tree: Tree<Pane>,
     views: BTreeMap<&'static str, Box<dyn View>>,
     rects: BTreeMap<&'static str, Rect>,
+    /// The view whose picture was asked for at its tab.
+    wanted: Option<&'static str>,
 }
 
 impl Layout {
     /// The saved arrangement, or the first one where that cannot be read.
     pub fn of_saved(saved: &str) -> Layout {
         let tree = serde_json::from_str::<Tree<Pane>>(saved).ok().filter(is_sound).unwrap_or_else(first_arrangement);
-        Layout { tree, views: BTreeMap::new(), rects: BTreeMap::new() }
+        Layout { tree, views: BTreeMap::new(), rects: BTreeMap::new(), wanted: None }
+    }
+    /// Arranges the tiles as another arrangement says; the views keep what was chosen in them.
+    pub fn arrange(&mut self, saved: &str) {
+        self.tree = Layout::of_saved(saved).tree;
+    }
+    /// The view whose picture was asked for at its tab in the last frame.
+    pub fn take_wanted_picture(&mut self) -> Option<&'static str> {
+        self.wanted.take()
+    }
+    /// A view once more, with all that was chosen in it.
+    pub fn twin(&self, class: &ViewClass) -> Box<dyn View> {
+        self.views.get(class.id).map_or_else(|| (class.open)(), |view| view.twin())
     }
     /// The arrangement as text.
     pub fn to_saved(&self) -> String {
@@ -86,7 +102,7 @@ impl Layout {
     /// Shows all tiles; whether the user rearranged them.
     pub fn show(&mut self, ui: &mut Ui, cx: &Cx<'_>) -> bool {
         self.rects.clear();
-        let mut behaviour = Shown { views: &mut self.views, rects: &mut self.rects, cx, edited: false };
+        let mut behaviour = Shown { views: &mut self.views, rects: &mut self.rects, wanted: &mut self.wanted, cx, edited: false };
         self.tree.ui(&mut behaviour, ui);
         let edited = behaviour.edited;
         if self.tree.is_empty() {
@@ -138,6 +154,7 @@ fn first_arrangement() -> Tree<Pane> {
 struct Shown<'a, 'b> {
     views: &'a mut BTreeMap<&'static str, Box<dyn View>>,
     rects: &'a mut BTreeMap<&'static str, Rect>,
+    wanted: &'a mut Option<&'static str>,
     cx: &'a Cx<'b>,
     edited: bool,
 }
@@ -158,6 +175,28 @@ impl Behavior<Pane> for Shown<'_, '_> {
     }
     fn is_tab_closable(&self, _tiles: &Tiles<Pane>, _tile: TileId) -> bool {
         true
+    }
+    fn on_tab_button(&mut self, tiles: &mut Tiles<Pane>, tile: TileId, tab: Response) -> Response {
+        let class = tiles.get_pane(&tile).and_then(|Pane(id)| class_of(id));
+        if let Some(class) = class {
+            tab.context_menu(|ui| {
+                if ui.button("Save picture…").clicked() {
+                    *self.wanted = Some(class.id);
+                    ui.close();
+                }
+            });
+            return tab.on_hover_text(class.help);
+        }
+        tab
+    }
+    fn top_bar_right_ui(&mut self, tiles: &Tiles<Pane>, ui: &mut Ui, _tile: TileId, tabs: &Tabs, _scroll: &mut f32) {
+        let active = tabs.active.and_then(|tile| tiles.get_pane(&tile)).and_then(|Pane(id)| class_of(id));
+        let Some(class) = active.filter(|_| self.cx.session.front().is_some()) else { return };
+        ui.add_space(UNIT);
+        let name = format!("Save a picture of {}", class.title);
+        if icon_button(ui, Icon::Save, &name, false).on_hover_text("Saves a picture of this view, at any size").clicked() {
+            *self.wanted = Some(class.id);
+        }
     }
     fn on_tab_close(&mut self, _tiles: &mut Tiles<Pane>, _tile: TileId) -> bool {
         self.edited = true;

@@ -3,6 +3,7 @@
 mod architecture;
 mod charts;
 mod cli;
+mod comfort;
 mod display;
 mod engine;
 mod flame;

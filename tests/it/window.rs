@@ -9,6 +9,7 @@ use fragscope::chart::{ColourBy, Theme, TimeAxis};
 use fragscope::model::{Action, EventIdx, Item, Position};
 use fragscope::paint::{Canvas, Offscreen};
 use fragscope::session::event_rows::EventRows;
+use fragscope::session::export::PictureWork;
 use fragscope::session::samples::SAMPLES;
 use fragscope::session::workspace::{ActionSet, Window};
 use fragscope::session::{Answer, Command, EventFilter, Place, Session};
@@ -302,7 +303,7 @@ fn the_event_filter_equals_a_naive_one() {
 
 pub(crate) type Window_<'a> = Harness<'a, App>;
 
-fn window(files: Vec<PathBuf>) -> Window_<'static> {
+pub(crate) fn window(files: Vec<PathBuf>) -> Window_<'static> {
     sized_window([1440.0, 900.0], files)
 }
 
@@ -312,6 +313,15 @@ fn sized_window(size: [f32; 2], files: Vec<PathBuf>) -> Window_<'static> {
         .with_step_dt(1.0 / 60.0)
         .renderer(Cpu::default())
         .build_eframe(move |context| App::new(&context.egui_ctx, Session::new(None), files))
+}
+
+/// A window that remembers things in a folder.
+pub(crate) fn remembering_window(folder: PathBuf, files: Vec<PathBuf>) -> Window_<'static> {
+    Harness::builder()
+        .with_size([1440.0, 900.0])
+        .with_step_dt(1.0 / 60.0)
+        .renderer(Cpu::default())
+        .build_eframe(move |context| App::new(&context.egui_ctx, Session::new(Some(folder)), files))
 }
 
 /// Steps until no job is under way and the last delivery is on the screen.
@@ -676,7 +686,8 @@ fn the_report_is_written_from_the_window() {
     let picture = image::open(dir.path().join("a.png")).expect("a picture");
     assert!(1000 < picture.width());
     let path = dir.path().join("view.png");
-    session.apply(Command::SavePicture { path: path.clone(), width: 2, rgb: vec![9; 12].into() });
+    let picture = PictureWork::new(|| Canvas::filled(2, 2, egui::Color32::RED));
+    session.apply(Command::SavePicture { path: path.clone(), picture });
     settle(&mut session);
     assert_eq!(image::open(path).expect("a picture").width(), 2);
 }

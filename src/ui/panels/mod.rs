@@ -3,7 +3,9 @@
 pub mod banner;
 pub mod documents;
 pub mod export;
+pub mod help;
 pub mod jobs;
 pub mod palette;
+pub mod save_picture;
 pub mod scrubber;
 pub mod welcome;

@@ -3,6 +3,8 @@
 use crate::chart::{ColourBy, Theme, TimeAxis};
 use crate::model::Position;
 use crate::session::{Command, Session, samples::SAMPLES};
+use crate::ui::keys::Magnify;
+use crate::ui::panels::help::HelpPage;
 use crate::ui::theme::UNIT;
 use crate::ui::views::VIEWS;
 use crate::ui::views::view::Cx;
@@ -19,8 +21,12 @@ pub enum Deed {
     ResetLayout,
     /// Asks where to save the report.
     ExportReport,
-    /// Saves the picture of the usage view.
+    /// Asks how to save the picture of the view under the pointer.
     ExportView,
+    /// Opens a page of the help.
+    Help(HelpPage),
+    /// Makes everything larger or smaller.
+    Magnify(Magnify),
 }
 
 /// The palette while it is open.
@@ -120,9 +126,15 @@ fn all(session: &Session) -> Vec<(String, &'static str, Deed)> {
         }
         add("Close this file", "Ctrl+W", Deed::Send(Command::Close(document.id)));
         add("Export report as PNG…", "", Deed::ExportReport);
-        add("Export this view as PNG…", "Ctrl+E", Deed::ExportView);
+        add("Save a picture of this view…", "Ctrl+E", Deed::ExportView);
     }
     add("Reset the layout", "", Deed::ResetLayout);
+    add("Forget what is remembered of files", "", Deed::Send(Command::ForgetFiles));
+    add("Keys and mouse", "F1", Deed::Help(HelpPage::Keys));
+    add("Glossary", "", Deed::Help(HelpPage::Glossary));
+    add("Make everything larger", "Ctrl++", Deed::Magnify(Magnify::Larger));
+    add("Make everything smaller", "Ctrl+−", Deed::Magnify(Magnify::Smaller));
+    add("Back to the normal size", "Ctrl+0", Deed::Magnify(Magnify::Normal));
     add("Light theme", "", Deed::Send(Command::SetTheme(Theme::Light)));
     add("Dark theme", "", Deed::Send(Command::SetTheme(Theme::Dark)));
     for sample in SAMPLES {

@@ -24,8 +24,8 @@ pub fn show(ui: &mut Ui, cx: &Cx<'_>) {
         ui.spacing_mut().item_spacing.x = UNIT;
         for (sign, name, help, command) in [
             (Icon::First, "first event", "Before the first event (Home)", Command::MoveCursor(Position::START)),
-            (Icon::Previous, "previous event", "One event back (←; with shift 100)", Command::StepCursor(-1)),
-            (Icon::Next, "next event", "One event on (→; with shift 100)", Command::StepCursor(1)),
+            (Icon::Previous, "previous event", "One event back (Left; with shift 100)", Command::StepCursor(-1)),
+            (Icon::Next, "next event", "One event on (Right; with shift 100)", Command::StepCursor(1)),
             (Icon::Last, "last event", "After the last event (End)", Command::MoveCursor(memory.end())),
         ] {
             let button = icon_button(ui, sign, name, true).on_hover_text(help);

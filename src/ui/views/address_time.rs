@@ -2,16 +2,16 @@
 //!
 //! Always: blocks are a raster made by a job, moved and scaled until a fresh one is there; a frame lays out segments
 //! and axes, and asks the index what lies under the pointer. Time is the window all views share; the visible
-//! addresses are this view's own.
+//! addresses belong to the place where one is, so they are undone with it.
 
 use crate::base::{Bytes, grouped};
 use crate::chart::address_time::{self as chart, AddressTimeFrame, AddressTimeInput};
 use crate::chart::{Clock, PlacedRaster, RasterSlot};
-use crate::model::{DeviceId, DeviceMemory, Item, Position, Snapshot};
+use crate::model::{DeviceMemory, Item, Position, Snapshot};
 use crate::paint;
 use crate::raster::LivesIndex;
 use crate::session::pictures::PictureOf;
-use crate::session::{Command, DocumentId};
+use crate::session::Command;
 use crate::ui::theme::UNIT;
 use crate::ui::views::usage::{lifetime, no_history};
 use crate::ui::views::view::{Cx, View, ViewClass};
@@ -30,23 +30,20 @@ pub const CLASS: ViewClass = ViewClass {
     title: "Address over time",
     help: "Where each block lay from its birth to its death, segments stacked without the gaps between them; what is free \
            inside a segment stays empty. Wheel zooms time, ctrl and wheel zooms addresses, drag pans, click selects.",
-    open: || Box::new(AddressTime { pictures: Pictures::of(PictureOf::Addresses), of: None, rows: None }),
+    open: || Box::new(AddressTime { pictures: Pictures::of(PictureOf::Addresses) }),
 };
 
 /// The part of the address axis that no zoom goes below, in bytes: the smallest block there is.
 const SHORTEST_ROWS: f64 = 512.0;
 
+#[derive(Clone)]
 struct AddressTime {
     pictures: Pictures,
-    /// What the visible rows belong to.
-    of: Option<(DocumentId, DeviceId)>,
-    /// Visible rows; none: all.
-    rows: Option<Range<f64>>,
 }
 
 impl View for AddressTime {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
-        let Some((document, device, memory)) = cx.session.front() else {
+        let Some((document, _, memory)) = cx.session.front() else {
             return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
         };
         if !memory.has_history() {
@@ -54,9 +51,6 @@ impl View for AddressTime {
         }
         if memory.segments.is_empty() {
             return cx.empty(ui, "This recording names no segments, so no address can be shown.");
-        }
-        if self.of.replace((document.id, device)) != Some((document.id, device)) {
-            self.rows = None;
         }
         let index = cx.ask::<LivesIndex>(());
         let Some(index) = index.value() else {
@@ -81,15 +75,15 @@ struct Shown<'a> {
 }
 
 impl AddressTime {
-    fn header(&mut self, ui: &mut Ui, cx: &Cx<'_>, index: &LivesIndex) {
+    fn header(&self, ui: &mut Ui, cx: &Cx<'_>, index: &LivesIndex) {
         let weak = |text: String| RichText::new(text).color(cx.tokens.weak);
         ui.horizontal(|ui| {
             ui.add_space(UNIT);
             ui.spacing_mut().item_spacing.x = UNIT;
             let (all, spans) = (index.map.rows(), index.map.spans().len() as u64);
-            if let Some(rows) = self.rows.clone() {
+            if let Some(rows) = cx.place().and_then(|place| place.rows.clone()) {
                 if ui.button("All addresses").on_hover_text("Shows every address again").clicked() {
-                    self.rows = None;
+                    cx.send(Command::SetRows(None));
                 }
                 byte_label(ui, "visible addresses", (rows.end - rows.start).max(0.0) as u64);
                 ui.label(weak("visible of".to_owned()));
@@ -114,7 +108,7 @@ impl AddressTime {
             width_pt: canvas.rect.width(),
             height_pt: canvas.rect.height(),
             time: cx.session.window(shown.clock),
-            rows: self.rows.clone().unwrap_or(0.0..0.0),
+            rows: place.rows.clone().unwrap_or(0.0..0.0),
             rasters: &[],
             cursor: Some(place.cursor),
             range: place.range.clone(),
@@ -144,7 +138,7 @@ impl AddressTime {
     fn rasters(&mut self, ui: &Ui, cx: &Cx<'_>, input: &AddressTimeInput<'_>) -> Vec<PlacedRaster> {
         let density = density(ui, [input.width_pt, input.height_pt]);
         let whole = AddressTimeInput { time: 0.0..0.0, rows: 0.0..0.0, ..input.clone() };
-        let is_zoomed = input.time != input.clock.span() || self.rows.is_some();
+        let is_zoomed = input.time != input.clock.span() || input.rows.start < input.rows.end;
         self.pictures.place(ui, cx, input.clock, |slot| match slot {
             RasterSlot::Whole => Some(chart::wanted_raster(&whole, density)),
             RasterSlot::Window => is_zoomed.then(|| chart::wanted_raster(input, density)),
@@ -157,7 +151,7 @@ impl AddressTime {
             match *gesture {
                 Gesture::ZoomBytes { at, factor } => {
                     let at = at[1].clamp(frame.plot.y0, frame.plot.y1);
-                    self.rows = limited(zoomed(&rows, frame.rows.unit(at), factor), all);
+                    cx.send(Command::SetRows(limited(zoomed(&rows, frame.rows.unit(at), factor), all)));
                 }
                 // Below the picture lie the ticks.
                 Gesture::Drag { from, to, .. } if frame.plot.y1 < from[1] && frame.plot.x0 <= from[0] => {
@@ -170,7 +164,9 @@ impl AddressTime {
                 Gesture::Drag { by: [_, dy], .. } => {
                     act_on_time(ui, cx, shown.clock, &frame.time, gesture);
                     let up = f64::from(dy) * frame.rows.units_per_point();
-                    self.rows = self.rows.take().and_then(|_| limited(rows.start + up..rows.end + up, all));
+                    if up != 0.0 && cx.place().is_some_and(|place| place.rows.is_some()) {
+                        cx.send(Command::SetRows(limited(rows.start + up..rows.end + up, all)));
+                    }
                 }
                 Gesture::Click(at) if frame.plot.contains(at[0], at[1]) => {
                     cx.send(Command::MoveCursor(shown.clock.position(frame.time.unit(at[0]))));
@@ -178,11 +174,7 @@ impl AddressTime {
                         cx.send(Command::Select(item));
                     }
                 }
-                Gesture::DoubleClick(_) => {
-                    self.rows = None;
-                    act_on_time(ui, cx, shown.clock, &frame.time, gesture);
-                }
-                Gesture::Zoom { .. } | Gesture::Pan(_) | Gesture::Range(..) | Gesture::RangeDone | Gesture::Click(_) => {
+                Gesture::Zoom { .. } | Gesture::DoubleClick(_) | Gesture::Pan(_) | Gesture::Range(..) | Gesture::RangeDone | Gesture::Click(_) => {
                     act_on_time(ui, cx, shown.clock, &frame.time, gesture);
                 }
             }

@@ -28,6 +28,7 @@ pub const CLASS: ViewClass = ViewClass {
     open: || Box::new(Charts::default()),
 };
 
+#[derive(Clone)]
 struct Charts {
     unit: Unit,
     group: Group,

@@ -6,6 +6,7 @@
 use crate::base::grouped;
 use crate::chart::ink::{pool_name, stream_name};
 use crate::chart::text::date_time;
+use crate::model::glossary::meaning;
 use crate::model::{
     Action, AllocationFlags, AllocationId, BlockState, DeviceMemory, EventIdx, Item, Position, SegmentId, Snapshot,
 };
@@ -27,6 +28,7 @@ pub const CLASS: ViewClass = ViewClass {
     open: || Box::new(Details),
 };
 
+#[derive(Clone)]
 struct Details;
 
 impl View for Details {
@@ -347,7 +349,10 @@ fn fields(ui: &mut Ui, cx: &Cx<'_>, salt: &str, add: impl FnOnce(&mut Rows<'_, '
 
 impl Rows<'_, '_> {
     fn key(&mut self, key: &str) {
-        self.ui.label(RichText::new(key).color(self.cx.tokens.weak));
+        let label = self.ui.label(RichText::new(key).color(self.cx.tokens.weak));
+        if let Some(meaning) = meaning(key) {
+            label.on_hover_text(meaning);
+        }
     }
     fn bytes(&mut self, key: &str, bytes: u64) {
         self.key(key);

@@ -25,7 +25,7 @@ pub fn filter_field() -> egui::Id {
     egui::Id::unique("event filter text")
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Events {
     /// The first visible row, with its fraction.
     top: f64,

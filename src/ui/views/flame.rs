@@ -61,6 +61,7 @@ enum Wanted {
     Nothing(&'static str),
 }
 
+#[derive(Clone)]
 struct Flame {
     when: When,
     counter: LiveCounter,

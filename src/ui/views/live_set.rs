@@ -26,7 +26,7 @@ pub const CLASS: ViewClass = ViewClass {
     open: || Box::new(LiveSet { by: LiveBy::Stack, order: LiveOrder::Bytes, descending: true, ..LiveSet::default() }),
 };
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct LiveSet {
     by: LiveBy,
     filter: String,

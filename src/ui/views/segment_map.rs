@@ -22,7 +22,7 @@ pub const CLASS: ViewClass = ViewClass {
     open: || Box::new(SegmentMap::default()),
 };
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct SegmentMap {
     /// An address in the one segment shown alone.
     focus: Option<u64>,

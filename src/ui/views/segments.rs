@@ -27,6 +27,7 @@ pub const CLASS: ViewClass = ViewClass {
     open: || Box::new(Segments { sort: TableSort { column: 3, descending: true }, ..Segments::default() }),
 };
 
+#[derive(Clone)]
 struct Segments {
     sort: TableSort,
     unfolded: BTreeSet<SegmentId>,

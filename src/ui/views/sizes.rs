@@ -35,6 +35,7 @@ enum Page {
     Growth,
 }
 
+#[derive(Clone)]
 struct Sizes {
     page: Page,
     bytes: bool,
@@ -51,6 +52,7 @@ impl Default for Sizes {
 }
 
 /// A table with the order of its rows.
+#[derive(Clone)]
 struct Ordered<A> {
     table: Table,
     sort: TableSort,

@@ -31,6 +31,7 @@ pub const CLASS: ViewClass = ViewClass {
     open: || Box::new(Usage { pictures: Pictures::of(PictureOf::Usage) }),
 };
 
+#[derive(Clone)]
 struct Usage {
     pictures: Pictures,
 }

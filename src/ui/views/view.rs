@@ -11,9 +11,22 @@ use crate::ui::theme::{Tokens, UNIT};
 use std::time::Duration;
 
 /// A tile's content.
-pub trait View {
+pub trait View: Twin {
     /// Shows it. Called once a frame while visible.
     fn ui(&mut self, ui: &mut egui::Ui, cx: &Cx<'_>);
+}
+
+/// A view can be doubled with all that was chosen in it, so that it is shown elsewhere: in a saved picture.
+/// Every view that is `Clone` can.
+pub trait Twin {
+    /// The same view once more.
+    fn twin(&self) -> Box<dyn View>;
+}
+
+impl<V: View + Clone + 'static> Twin for V {
+    fn twin(&self) -> Box<dyn View> {
+        Box::new(self.clone())
+    }
 }
 
 /// A kind of view.

@@ -57,6 +57,20 @@ pub struct Canvas {
     pub gestures: Vec<Gesture>,
 }
 
+/// What the hand can do on pictures, for the page that lists it: each is one of the [`Gesture`]s.
+pub const HAND: &[(&str, &str)] = &[
+    ("Wheel", "Zooms time at the pointer"),
+    ("Ctrl and wheel", "Zooms bytes, addresses or a flame at the pointer"),
+    ("Shift and wheel", "Moves earlier or later"),
+    ("Drag", "Moves the picture"),
+    ("Shift and drag", "Selects a stretch of time"),
+    ("Drag below the picture", "Selects a stretch of time"),
+    ("Middle button and drag", "Measures time and bytes"),
+    ("Click", "Selects what is under the pointer"),
+    ("Double click", "Shows everything; on the layout one segment alone"),
+    ("Right click on a row", "Copies the row or one of its values"),
+];
+
 /// Wheel points for a zoom by a factor of e.
 const WHEEL_POINTS: f64 = 200.0;
 

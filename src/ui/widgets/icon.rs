@@ -27,6 +27,8 @@ pub enum Icon {
     Unfolded,
     /// Something to know.
     Caution,
+    /// Save it.
+    Save,
 }
 
 /// A button that shows a sign; `name` is what assistive tools and tests call it.
@@ -99,6 +101,12 @@ pub fn draw(painter: &Painter, at: Pos2, icon: Icon, colour: Color32) {
         }
         Icon::Unfolded => {
             painter.add(Shape::convex_polygon(vec![p(0.0, 3.0), p(-4.0, -2.0), p(4.0, -2.0)], colour, Stroke::NONE));
+        }
+        Icon::Save => {
+            painter.line_segment([p(0.0, -5.0), p(0.0, 2.0)], stroke);
+            painter.line_segment([p(-3.5, -1.5), p(0.0, 2.0)], stroke);
+            painter.line_segment([p(3.5, -1.5), p(0.0, 2.0)], stroke);
+            painter.line_segment([p(-5.0, 5.0), p(5.0, 5.0)], stroke);
         }
         Icon::Caution => {
             painter.add(Shape::closed_line(vec![p(0.0, -6.0), p(6.5, 5.5), p(-6.5, 5.5)], Stroke::new(1.3, colour)));

@@ -17,6 +17,13 @@ pub struct Pictures {
     textures: BTreeMap<RasterSlot, (u64, TextureHandle)>,
 }
 
+/// The copy begins without textures: they belong to the one egui context that handed them out.
+impl Clone for Pictures {
+    fn clone(&self) -> Self {
+        Pictures::of(self.of)
+    }
+}
+
 impl Pictures {
     /// None yet.
     pub fn of(of: PictureOf) -> Pictures {
