@@ -227,6 +227,8 @@ pub struct StackGrowth {
     pub live: Vec<Sum>,
     /// From how many moments to the next it grew.
     pub grew: u32,
+    /// Its allocated bytes at [`LINE_POINTS`] moments spread evenly over the window, from its begin to its end.
+    pub line: Vec<u64>,
 }
 
 impl StackGrowth {
@@ -249,6 +251,9 @@ pub struct LeakSuspects {
     /// All stacks together: the allocated bytes of each moment.
     pub total: Vec<Sum>,
 }
+
+/// Points of the line of a suspect.
+pub const LINE_POINTS: usize = 40;
 
 /// Most moments compared; of more repetitions evenly spread ones are taken.
 pub const MOST_MOMENTS: usize = 64;
@@ -285,7 +290,7 @@ impl LeakSuspects {
             let grew = steps.clone().filter(|step| step.is_lt()).count() as u32;
             let shrank = steps.clone().any(std::cmp::Ordering::is_gt);
             if !shrank && 2 <= grew && steps.len() as u32 <= 2 * grew {
-                found.suspects.push(StackGrowth { stack, live, grew });
+                found.suspects.push(StackGrowth { stack, live, grew, line: vec![0; LINE_POINTS] });
             } else {
                 for (sum, own) in found.others.iter_mut().zip(live) {
                     *sum = sum.and(own);
@@ -293,8 +298,45 @@ impl LeakSuspects {
             }
         }
         found.suspects.sort_by_key(|growth| (std::cmp::Reverse(growth.gained()), growth.stack));
+        found.draw_lines(device, &mut alike, params, progress)?;
         Ok(found)
     }
+
+    /// Fills in the lines of the suspects.
+    fn draw_lines(
+        &mut self,
+        device: &DeviceMemory,
+        alike: &mut Alike<'_>,
+        params: &LeakParams,
+        progress: &Progress,
+    ) -> Result<(), Cancelled> {
+        let places: FxHashMap<StackId, usize> =
+            self.suspects.iter().enumerate().map(|(place, growth)| (growth.stack, place)).collect();
+        if places.is_empty() {
+            return Ok(());
+        }
+        let points = line_points(device, params.window);
+        let lives = &device.allocations;
+        for row in 0..lives.len() {
+            if row.is_multiple_of(65_536) {
+                progress.check()?;
+            }
+            let Some(place) = places.get(&alike.of(lives.stacks()[row])) else { continue };
+            let first = points.partition_point(|point| *point < lives.born()[row]);
+            let end = points.partition_point(|point| *point < lives.freed()[row]);
+            let line = &mut self.suspects[*place].line;
+            line.iter_mut().take(end).skip(first).for_each(|sum| *sum = sum.saturating_add(lives.sizes()[row]));
+        }
+        Ok(())
+    }
+}
+
+/// The moments of a suspect's line, ascending; in a short window some are equal.
+fn line_points(device: &DeviceMemory, window: LifetimeParams) -> Vec<Position> {
+    let from = window.from.min(device.end());
+    let last = Position(window.to.0.saturating_sub(1)).min(device.end()).max(from);
+    let length = u64::from(last.0 - from.0);
+    (0..LINE_POINTS as u64).map(|point| Position(from.0 + (length * point / (LINE_POINTS as u64 - 1)) as u32)).collect()
 }
 
 /// The moments compared: inside the window, ascending, no two equal, at most [`MOST_MOMENTS`].
@@ -368,7 +410,8 @@ impl HeapSize for Churn {
 }
 impl HeapSize for LeakSuspects {
     fn heap_size(&self) -> usize {
-        let suspects: usize = self.suspects.iter().map(|growth| growth.live.heap_size() + size_of::<StackGrowth>()).sum();
+        let suspects: usize =
+            self.suspects.iter().map(|growth| growth.live.heap_size() + growth.line.heap_size() + size_of::<StackGrowth>()).sum();
         suspects + self.moments.heap_size() + self.others.heap_size() + self.total.heap_size()
     }
 }

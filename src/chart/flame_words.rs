@@ -96,12 +96,11 @@ pub fn heading(of: FlameOf) -> String {
     match of {
         FlameOf::Live { at, counter } => format!("{} by stack {}", counter.name(), moment(at)),
         FlameOf::Window { from, to, sum } => {
-            let what = match sum {
-                WindowSum::Allocated => "bytes allocated",
-                WindowSum::ByteEvents => "bytes × events in use",
-                WindowSum::Count => "allocations",
-            };
-            format!("{what} by stack from {} to {}", bare_moment(from), bare_moment(to))
+            let when = format!("from {} to {}", bare_moment(from), bare_moment(to));
+            match sum {
+                WindowSum::Allocated | WindowSum::Count => format!("newly allocated by stack {when}, whether freed since or not"),
+                WindowSum::ByteEvents => format!("held by stack {when}: the size of each block times the events it was in use"),
+            }
         }
         FlameOf::Difference { from, to, counter } => {
             format!("growth of {} by stack from {} to {}", counter.name(), bare_moment(from), bare_moment(to))
@@ -162,6 +161,9 @@ mod tests {
             assert_eq!((value_text(of, value).as_str(), exact_value(of, value).as_str()), (short, exact));
         }
         assert_eq!(heading(live), "active by stack at event 2");
+        let anew = "newly allocated by stack from the start to event 8, whether freed since or not";
+        assert_eq!([heading(window(WindowSum::Allocated)), heading(window(WindowSum::Count))], [anew, anew]);
+        assert!(heading(window(WindowSum::ByteEvents)).starts_with("held by stack from the start to event 8: the size"));
         assert_eq!(heading(difference), "growth of allocated by stack from the start to event 8");
     }
 }

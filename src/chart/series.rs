@@ -10,8 +10,8 @@ use crate::base::{Bytes, grouped};
 use crate::chart::axis::{Clock, Tick, TimeAxis, byte_ticks, count_ticks};
 use crate::chart::ink::{Ink, pool_name, stream_name};
 use crate::model::glossary::{
-    ACTIVE, ACTIVE_BLOCKS, ALLOCATED, EXTERNAL, FREE, INACTIVE_SPLIT, INTERNAL, LARGEST_FREE, LARGEST_REQUEST, PENDING_FREE, REQUESTED,
-    RESERVED, SEGMENTS,
+    ACTIVE, ACTIVE_BLOCKS, ALLOCATED, EXTERNAL, FREE, INACTIVE_SPLIT, INTERNAL, LARGEST_FREE, LARGEST_REQUEST, PENDING_FREE,
+    REQUESTED, RESERVED, SEGMENTS,
 };
 use crate::model::{DeviceMemory, Position, Snapshot};
 use std::ops::Range;
@@ -80,28 +80,14 @@ pub fn all_series<'a>(snapshot: &Snapshot, usage: &'a UsageTimeline, fragmentati
     use Unit::{Bytes, Count, Share};
     let device = [
         ("reserved", RESERVED, Ink::Reserved, Bytes, true, reserved),
-        (
-            "active",
-            ACTIVE,
-            Ink::Series(7),
-            Bytes,
-            false,
-            active,
-        ),
+        ("active", ACTIVE, Ink::Series(7), Bytes, false, active),
         ("allocated", ALLOCATED, Ink::Series(0), Bytes, true, allocated),
         ("requested", REQUESTED, Ink::Series(1), Bytes, false, requested),
         ("free", FREE, Ink::Series(2), Bytes, true, free),
         ("largest free block", LARGEST_FREE, Ink::Series(3), Bytes, true, largest_free_block),
         ("largest request", LARGEST_REQUEST, Ink::Series(4), Bytes, false, largest_request),
         ("inactive split", INACTIVE_SPLIT, Ink::Series(5), Bytes, false, inactive_split),
-        (
-            "pending free",
-            PENDING_FREE,
-            Ink::Series(6),
-            Bytes,
-            false,
-            pending_free,
-        ),
+        ("pending free", PENDING_FREE, Ink::Series(6), Bytes, false, pending_free),
         ("rounding and remainders", INTERNAL, Ink::Series(8), Bytes, false, internal),
         ("external fragmentation", EXTERNAL, Ink::Series(3), Share, true, external),
         ("segments", SEGMENTS, Ink::Series(2), Count, true, segments),

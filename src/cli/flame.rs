@@ -4,7 +4,7 @@ use crate::analysis::{FlameDirection, FlameOf, FlameParams, FlameTree, LiveCount
 use crate::base::Progress;
 use crate::cli::command::{Command, Outcome};
 use crate::cli::opening::{self, Device};
-use crate::cli::{moment, output};
+use crate::cli::{moment, output, picture};
 use crate::report::{FLAMES, FlameSubject, ReportOptions, flame_of_extension};
 use anyhow::{Context as _, bail};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
@@ -32,6 +32,7 @@ fn arguments(command: clap::Command) -> clap::Command {
                 .action(ArgAction::SetTrue)
                 .help("Leave out frames of PyTorch, Python and the system; the sums stay"),
         );
+    let command = picture::arguments(command, "Size of a picture in points; it is as high as the graph, and at least H");
     moment::arguments(command)
 }
 
@@ -57,7 +58,8 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
     let tree = FlameTree::of(device.memory, &device.replay, &snapshot.stacks, &params, &Progress::new())?;
     let subject = FlameSubject { snapshot: &snapshot, device: &device.memory.title(), tree: &tree };
     let mut bytes = Vec::new();
-    form.write(&subject, &ReportOptions::default(), &mut bytes)?;
+    let options = picture::options(matches, ReportOptions { height_pt: 0, ..ReportOptions::default() });
+    form.write(&subject, &options, &mut bytes)?;
     std::fs::write(out, bytes).map_err(|error| anyhow::anyhow!("{} cannot be written: {error}", out.display()))?;
     output::note(&format!("wrote {}", out.display()));
     Ok(Outcome::Done)

@@ -12,6 +12,7 @@ pub mod moment;
 pub mod open;
 pub mod opening;
 pub mod output;
+pub mod picture;
 pub mod report;
 pub mod table;
 

@@ -1,6 +1,6 @@
 //! A flame graph as a picture, painted by the one painter: what the window shows, on paper.
 //!
-//! Always: nothing is cut off; the picture is as high as the graph, up to a limit that it names.
+//! Always: nothing is cut off; the picture is as high as the graph, up to a limit that it names, and no lower than asked for.
 
 use crate::chart::flame::{self, FlameColour, FlameInks, FlameInput, LEVEL_PT};
 use crate::chart::flame_words::{exact_value, heading};
@@ -34,7 +34,7 @@ impl FlameReport for FlamePng {
         "png"
     }
     fn write(&self, subject: &FlameSubject<'_>, options: &ReportOptions, out: &mut dyn Write) -> Result<(), ReportError> {
-        let drawing = lay_out(subject, (options.width_pt as f32).max(LEAST_WIDTH_PT));
+        let drawing = lay_out(subject, (options.width_pt as f32).max(LEAST_WIDTH_PT), options.height_pt as f32);
         let scale = if options.scale.is_finite() { options.scale.clamp(0.25, 8.0) } else { 1.0 };
         let pixels = |points: f32| (points * scale).round() as u64;
         let (width, height) = (pixels(drawing.width_pt), pixels(drawing.height_pt));
@@ -48,7 +48,7 @@ impl FlameReport for FlamePng {
 }
 
 /// The heading and the whole graph below it.
-fn lay_out(subject: &FlameSubject<'_>, width: f32) -> Drawing {
+fn lay_out(subject: &FlameSubject<'_>, width: f32, least_height: f32) -> Drawing {
     let (tree, stacks) = (subject.tree, &subject.snapshot.stacks);
     let inks = FlameInks::new(stacks, FlameColour::Stack);
     let inner = width - 2.0 * MARGIN_PT;
@@ -58,7 +58,8 @@ fn lay_out(subject: &FlameSubject<'_>, width: f32) -> Drawing {
     let graph = flame::draw(&FlameInput::whole(tree, stacks, &inks, inner, needed.clamp(4.0 * LEVEL_PT, MOST_GRAPH_PT)));
     let cut = (needed - MOST_GRAPH_PT).max(0.0) / LEVEL_PT;
     let below = if 0.0 < cut { 24.0 } else { 0.0 };
-    let mut page = Drawing::new(width, MARGIN_PT * 2.0 + HEADING_PT + graph.drawing.height_pt + below);
+    let height = MARGIN_PT * 2.0 + HEADING_PT + graph.drawing.height_pt + below;
+    let mut page = Drawing::new(width, height.max(least_height));
     page.push(Shape::Box(Area::new(0.0, 0.0, page.width_pt, page.height_pt)), Ink::Background);
     let of = tree.params.of;
     let title = format!("{}: {}", short_path(file_name(&subject.snapshot.origin.name), 80), heading(of));

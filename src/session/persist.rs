@@ -128,7 +128,8 @@ impl PlaceMemory {
     fn place(&self, end: Position) -> Place {
         let pair = |pair: Option<(f64, f64)>| pair.and_then(|(from, to)| sound(from, to)).map(|(from, to)| from..to);
         let axis = |real_time| if real_time { TimeAxis::Time } else { TimeAxis::Events };
-        let window = self.window.and_then(|(real_time, from, to)| sound(from, to).map(|_| Window::Units(axis(real_time), from..to)));
+        let window =
+            self.window.and_then(|(real_time, from, to)| sound(from, to).map(|_| Window::Units(axis(real_time), from..to)));
         Place {
             cursor: Position(self.cursor).min(end),
             window: window.unwrap_or_default(),

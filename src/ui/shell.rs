@@ -9,12 +9,12 @@ use crate::ui::panels::palette::{CommandPalette, Deed};
 use crate::ui::panels::save_picture::SavePicture;
 use crate::ui::panels::welcome::Welcome;
 use crate::ui::panels::{banner, documents, jobs, scrubber};
+use crate::ui::theme;
 use crate::ui::theme::{Tokens, UNIT};
 use crate::ui::tiles::Layout;
 use crate::ui::views::{Cx, VIEWS, class_of};
 use crate::ui::widgets::icon::{Icon, icon_button};
 use crate::ui::widgets::legend;
-use crate::ui::theme;
 use egui::{Align, Button, CentralPanel, Frame, Margin, MenuBar, Panel, RichText, Ui};
 
 /// State of the window that is nobody else's business.
@@ -74,8 +74,7 @@ impl Shell {
         self.shown_documents = session.documents().len();
         self.lay_out(session);
         // What lies on top has the keys: Esc closes it and does nothing else.
-        let covered =
-            self.palette.is_open() || self.export.is_open() || self.save_picture.is_open() || self.help.is_open();
+        let covered = self.palette.is_open() || self.export.is_open() || self.save_picture.is_open() || self.help.is_open();
         match if covered { None } else { keys::handle(ui.ctx(), &cx) } {
             Some(KeyDeed::Palette) => self.palette.open(),
             Some(KeyDeed::Deed(deed)) => self.act(ui, &cx, deed),

@@ -4,6 +4,7 @@
 
 use crate::samples;
 use fragscope::analysis::fragmentation::external_ppm;
+use fragscope::analysis::lifetime::LINE_POINTS;
 use fragscope::analysis::{
     Churn, Fragmentation, LeakParams, LeakSuspects, LifetimeParams, Lifetimes, Pins, Slices, Sum, UsageTimeline,
 };
@@ -131,6 +132,7 @@ fn sum_of(buckets: &[Sum]) -> Sum {
 
 #[test]
 fn lifetimes_churn_and_growth_add_up_to_the_whole() {
+    let mut lines = 0;
     each_device(|place, snapshot, memory, replay| {
         let progress = Progress::new();
         let (lives, end) = (&memory.allocations, memory.end());
@@ -159,7 +161,7 @@ fn lifetimes_churn_and_growth_add_up_to_the_whole() {
         }
         let usage = UsageTimeline::of(memory, &progress).expect("nobody cancels");
         let names: std::collections::BTreeSet<_> = memory.annotations.iter().map(|span| span.name).collect();
-        let slices = [Slices::Equal(1), Slices::Equal(7), Slices::Equal(1000)].into_iter();
+        let slices = [1, 3, 7, 13, 1000].map(Slices::Equal).into_iter();
         for slices in slices.chain(names.into_iter().map(Slices::Annotation)) {
             let params = LeakParams { window: LifetimeParams::ALL, slices };
             let found = LeakSuspects::of(memory, replay, &snapshot.stacks, &params, &progress).expect("nobody cancels");
@@ -171,9 +173,19 @@ fn lifetimes_churn_and_growth_add_up_to_the_whole() {
             }
             for growth in &found.suspects {
                 assert!(growth.live.is_sorted_by_key(|sum| sum.bytes) && 0 < growth.gained(), "{place}: {growth:?}");
+                assert_eq!(growth.line.len(), LINE_POINTS);
+                // Slices that divide the line end at points of it.
+                if let Slices::Equal(count @ (3 | 13)) = slices
+                    && growth.live.len() == count as usize
+                {
+                    let points = growth.line.iter().step_by((LINE_POINTS - 1) / count as usize).skip(1);
+                    assert!(points.copied().eq(growth.live.iter().map(|sum| sum.bytes)), "{place}: {growth:?}");
+                    lines += 1;
+                }
             }
         }
     });
+    assert!(0 < lines, "no line was compared");
 }
 
 #[test]

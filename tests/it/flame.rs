@@ -466,8 +466,23 @@ fn the_subcommand_writes_what_its_ending_says() {
         assert_eq!(code, Some(0), "{said}");
         assert!(std::fs::read(file(out)).expect("it was written").starts_with(begins), "{out}");
     }
+    for (arguments, size, dark) in [
+        (&["--size", "900x700"][..], [900, 700], false),
+        (&["--size", "900x700", "--scale", "2", "--theme", "dark"], [1800, 1400], true),
+    ] {
+        let out = file("sized.png");
+        let (code, said) = run(&[&[training.as_str(), "--peak", "-o", &out], arguments].concat());
+        assert_eq!(code, Some(0), "{said}");
+        let picture = image::open(&out).expect("a picture").to_rgb8();
+        assert_eq!(picture.width(), size[0], "{arguments:?}");
+        assert!(size[1] <= picture.height(), "{arguments:?}: no lower than asked for");
+        assert_eq!(picture.get_pixel(1, 1).0[0] < 128, dark, "{arguments:?}");
+    }
     for (arguments, parts) in [
-        (&[&training, "-o", "x.docx"][..], &["x.docx", ".svg", ".folded", ".json (speedscope)", ".png"][..]),
+        (&[&training, "-o", "x.png", "--size", "12"][..], &["1600x1000"][..]),
+        (&[&training, "-o", "x.png", "--scale", "99"], &["0.25 to 8"]),
+        (&[&training, "-o", "x.png", "--size", "60000x60000"], &["too large"]),
+        (&[&training, "-o", "x.docx"], &["x.docx", ".svg", ".folded", ".json (speedscope)", ".png"]),
         (&[&training, "-o", "x"], &["x", ".svg"]),
         (&[&training], &["--out <OUT>"]),
         (&[&training, "-o", "x.svg", "--counter", "reserved"], &["allocated", "requested", "active"]),

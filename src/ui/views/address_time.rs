@@ -10,8 +10,8 @@ use crate::chart::{Clock, PlacedRaster, RasterSlot};
 use crate::model::{DeviceMemory, Item, Position, Snapshot};
 use crate::paint;
 use crate::raster::LivesIndex;
-use crate::session::pictures::PictureOf;
 use crate::session::Command;
+use crate::session::pictures::PictureOf;
 use crate::ui::theme::UNIT;
 use crate::ui::views::usage::{lifetime, no_history};
 use crate::ui::views::view::{Cx, View, ViewClass};
@@ -174,7 +174,12 @@ impl AddressTime {
                         cx.send(Command::Select(item));
                     }
                 }
-                Gesture::Zoom { .. } | Gesture::DoubleClick(_) | Gesture::Pan(_) | Gesture::Range(..) | Gesture::RangeDone | Gesture::Click(_) => {
+                Gesture::Zoom { .. }
+                | Gesture::DoubleClick(_)
+                | Gesture::Pan(_)
+                | Gesture::Range(..)
+                | Gesture::RangeDone
+                | Gesture::Click(_) => {
                     act_on_time(ui, cx, shown.clock, &frame.time, gesture);
                 }
             }

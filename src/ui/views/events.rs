@@ -1,16 +1,17 @@
 //! All events, as a list of which only the visible rows exist.
 //!
-//! Always: rows are addressed by number, never by a height in points: a list of five million rows is a
-//! hundred million points high, where `f32` has steps of eight. The scroll bar maps to row numbers too.
+//! Always: the row right before the cursor comes into view when the cursor moves or the filter changes.
 
 use crate::base::{Bytes, grouped};
-use crate::model::{Action, DeviceMemory, EventIdx, Item, Position, Snapshot};
+use crate::model::{Action, DeviceMemory, EventIdx, Item, Position, Snapshot, StackId};
 use crate::session::event_rows::EventRows;
 use crate::session::{Answer, Command, EventFilter};
-use crate::ui::theme::{ROW, UNIT};
+use crate::ui::theme::UNIT;
+use crate::ui::views::live_set::stack_cell;
 use crate::ui::views::view::{Cx, View, ViewClass};
-use crate::ui::widgets::text::{no_stack, telling_line, time_of_day};
-use egui::{Align2, Key, Rect, RichText, Role, Sense, TextEdit, TextStyle, Ui, WidgetInfo, pos2, vec2};
+use crate::ui::widgets::table::{Table, TableCell, TableColumn, TableContent, TableRow, TableSort, copy_buttons, lines};
+use crate::ui::widgets::text::time_of_day;
+use egui::{Align, Key, Layout, RichText, TextEdit, Ui};
 
 /// The view's entry in the register.
 pub const CLASS: ViewClass = ViewClass {
@@ -27,23 +28,30 @@ pub fn filter_field() -> egui::Id {
 
 #[derive(Clone, Default)]
 struct Events {
-    /// The first visible row, with its fraction.
-    top: f64,
+    table: Table,
     /// Where the cursor was: when it moves, the list follows.
     followed: Option<(EventFilter, Position)>,
     go_to: String,
 }
 
-/// Columns: title, width in points, whether numbers stand right.
-const COLUMNS: [(&str, f32, bool); 7] = [
-    ("Event", 80.0, true),
-    ("Time (UTC)", 130.0, false),
-    ("Action", 108.0, false),
-    ("Size", 84.0, true),
-    ("Address", 120.0, false),
-    ("Stream", 104.0, false),
-    ("Stack", f32::INFINITY, false),
+const TIME: &str = "Time (UTC)";
+
+const fn column(title: &'static str, help: &'static str, width: f32, number: bool) -> TableColumn {
+    TableColumn { title, help, width, number, sorts: false }
+}
+
+const COLUMNS: [TableColumn; 7] = [
+    column("Event", "Its place in the recording.", 80.0, true),
+    column(TIME, "When it was recorded.", 130.0, false),
+    column("Action", "What the allocator did.", 108.0, false),
+    column("Size", "Bytes asked for, given back, or taken from the driver.", 84.0, true),
+    column("Address", "Where; at an out of memory, what the driver had left.", 120.0, false),
+    column("Stream", "The stream it was for.", 104.0, false),
+    column("Stack", "The frame of your program that caused it.", 0.0, false),
 ];
+
+/// Most rows copied at once.
+const MOST_COPIED: usize = 10_000;
 
 impl View for Events {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
@@ -126,6 +134,18 @@ impl Events {
                     format!("{} of {} events", grouped(shown as u64), grouped(all as u64))
                 };
                 ui.label(RichText::new(text).color(cx.tokens.weak));
+                ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                    ui.add_space(UNIT);
+                    let help = format!(
+                        "Copies the events that pass the filter, from the cursor on, at most {}.",
+                        grouped(MOST_COPIED as u64)
+                    );
+                    copy_buttons(ui, &help, |csv| {
+                        let Some((document, ..)) = cx.session.front() else { return String::new() };
+                        let from = cx.cursor().event().map_or(0, |event| rows.row_of(event));
+                        copied(&document.snapshot, memory, rows, from, csv)
+                    });
+                });
             }
         });
     }
@@ -139,164 +159,85 @@ impl Events {
         rows: &EventRows,
         filter: &EventFilter,
     ) {
-        let area = ui.available_rect_before_wrap();
-        let (bar_width, head) = (3.0 * UNIT, ROW);
-        let body = Rect::from_min_max(pos2(area.min.x, area.min.y + head), pos2(area.max.x - bar_width, area.max.y));
-        if body.height() < ROW || body.width() < ROW {
-            return;
+        self.follow(cx, rows, filter);
+        let timed = memory.trace.has_times();
+        let columns: Vec<TableColumn> = COLUMNS.into_iter().filter(|column| timed || column.title != TIME).collect();
+        let sort = TableSort { column: usize::MAX, descending: false };
+        let content = TableContent { name: "events", columns: &columns, sort, rows: rows.len() };
+        let touch = self.table.show(ui, cx, &content, |row| match rows.event(row) {
+            Some(event) => event_row(cx, snapshot, memory, event),
+            None => TableRow::default(),
+        });
+        let event = |row: Option<usize>| row.and_then(|row| rows.event(row));
+        if let Some(id) = event(touch.hovered).and_then(|event| memory.subject(event)) {
+            cx.session.set_hovered(Item::Allocation(id));
         }
-        let fits = f64::from(body.height() / ROW).floor().max(1.0);
-        let highest = (rows.len() as f64 - fits).max(0.0);
-        ui.painter().rect_filled(Rect::from_min_max(pos2(area.min.x, body.min.y), area.max), 0.0, cx.tokens.paper);
-        let background = ui.interact(body, ui.scope_id().with("rows"), Sense::hover());
-        background.widget_info(|| WidgetInfo::labeled(Role::ListBox, true, "events"));
-        if background.contains_pointer() {
-            self.top -= f64::from(ui.input(|input| input.smooth_scroll_delta().y) / ROW);
+        if let Some(event) = event(touch.clicked) {
+            go_to(cx, event);
         }
-        self.follow(cx, rows, filter, fits);
-        self.scroll_bar(ui, cx, Rect::from_min_max(pos2(body.max.x, body.min.y), area.max), highest, fits, rows.len());
-        self.top = self.top.clamp(0.0, highest);
-        head_row(ui, cx, Rect::from_min_max(area.min, pos2(body.max.x, body.min.y)), memory);
-        let first = self.top.floor() as usize;
-        let shift = (self.top.fract() * f64::from(ROW)) as f32;
-        let clip = ui.painter().clip_rect();
-        ui.set_clip_rect(body.intersect(clip));
-        for (i, row) in (first..rows.len()).take(fits as usize + 2).enumerate() {
-            let Some(event) = rows.event(row) else { break };
-            let min = pos2(body.min.x, body.min.y + i as f32 * ROW - shift);
-            let rect = Rect::from_min_size(min, vec2(body.width(), ROW));
-            if rect.min.y < body.max.y {
-                event_row(ui, cx, rect, snapshot, memory, event);
-            }
-        }
-        ui.set_clip_rect(clip);
-        ui.advance_cursor_after_rect(area);
     }
 
     /// When the cursor moved or the filter changed, its row comes into view.
-    fn follow(&mut self, cx: &Cx<'_>, rows: &EventRows, filter: &EventFilter, fits: f64) {
+    fn follow(&mut self, cx: &Cx<'_>, rows: &EventRows, filter: &EventFilter) {
         let now = (filter.clone(), cx.cursor());
-        if self.followed.as_ref() == Some(&now) {
-            return;
+        if self.followed.as_ref() != Some(&now) {
+            self.table.reveal(cx.cursor().event().map_or(0, |event| rows.row_of(event)));
+            self.followed = Some(now);
         }
-        let row = cx.cursor().event().map_or(0, |event| rows.row_of(event)) as f64;
-        if row < self.top || self.top + fits - 1.0 < row {
-            self.top = row - (fits / 2.0).floor();
-        }
-        self.followed = Some(now);
-    }
-
-    fn scroll_bar(&mut self, ui: &mut Ui, cx: &Cx<'_>, rail: Rect, highest: f64, fits: f64, rows: usize) {
-        if highest <= 0.0 {
-            return;
-        }
-        let rail = rail.shrink(1.0);
-        let share = (fits / rows as f64) as f32;
-        let handle = (rail.height() * share).max(6.0 * UNIT).min(rail.height());
-        let run = (rail.height() - handle).max(1.0);
-        let response = ui.interact(rail, ui.scope_id().with("scroll bar"), Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::slider(true, self.top, "scroll events"));
-        if let Some(at) = response.interact_pointer_pos() {
-            let share = f64::from(((at.y - rail.min.y - handle / 2.0) / run).clamp(0.0, 1.0));
-            self.top = (share * highest).round();
-        }
-        let y = rail.min.y + run * (self.top.clamp(0.0, highest) / highest) as f32;
-        let colour = if response.hovered() || response.dragged() { cx.tokens.weak } else { cx.tokens.line };
-        ui.painter().rect_filled(Rect::from_min_size(pos2(rail.min.x, y), vec2(rail.width(), handle)), UNIT / 2.0, colour);
     }
 }
 
-fn head_row(ui: &Ui, cx: &Cx<'_>, rect: Rect, memory: &DeviceMemory) {
-    let font = TextStyle::Small.resolve(ui.style());
-    for_columns(rect, memory, |i, cell| {
-        let (title, _, right) = COLUMNS[i];
-        let (at, align) =
-            if right { (cell.right_center(), Align2::RIGHT_CENTER) } else { (cell.left_center(), Align2::LEFT_CENTER) };
-        ui.painter_at(cell).text(at, align, title, font.clone(), cx.tokens.weak);
-    });
-}
-
-/// The cells of a row; without times their column takes no room.
-fn for_columns(rect: Rect, memory: &DeviceMemory, mut cell: impl FnMut(usize, Rect)) {
-    let mut x = rect.min.x + 2.0 * UNIT;
-    for (i, (_, width, _)) in COLUMNS.iter().enumerate() {
-        if i == 1 && !memory.trace.has_times() {
-            continue;
-        }
-        let width = width.min((rect.max.x - x - UNIT).max(0.0));
-        cell(i, Rect::from_min_size(pos2(x, rect.min.y), vec2(width, rect.height())));
-        x += width + 3.0 * UNIT;
-    }
-}
-
-fn event_row(ui: &mut Ui, cx: &Cx<'_>, rect: Rect, snapshot: &Snapshot, memory: &DeviceMemory, event: EventIdx) {
+fn event_row(cx: &Cx<'_>, snapshot: &Snapshot, memory: &DeviceMemory, event: EventIdx) -> TableRow {
     let entry = memory.trace.entry(event);
-    let response = ui.interact(rect, ui.scope_id().with(("event", event.0)), Sense::click());
-    let here = cx.cursor() == Position::after(event);
-    let selected = cx.selected() == Some(Item::Event(event));
+    let item = Some(Item::Event(event));
     let subject = memory.subject(event).map(Item::Allocation);
-    let related = subject.is_some() && (cx.selected() == subject || cx.hovered() == subject);
-    let painter = ui.painter();
-    if here || selected || related {
-        painter.rect_filled(rect, 0.0, cx.tokens.selected_row);
-    } else if response.hovered() {
-        painter.rect_filled(rect, 0.0, cx.tokens.hovered_row);
-    }
-    if here {
-        painter.rect_filled(Rect::from_min_size(rect.min, vec2(UNIT / 2.0, rect.height())), 0.0, cx.tokens.accent);
-    }
-    let stack = if entry.stack.0 == crate::model::StackId::ABSENT.0 || snapshot.stacks.frames(entry.stack).is_empty() {
-        memory.subject(event).map_or(entry.stack, |id| memory.allocations.stacks()[id.0 as usize])
-    } else {
-        entry.stack
-    };
-    let told = telling_line(&snapshot.stacks, stack);
-    let has_stack = told.is_some();
+    let own = entry.stack.0 != StackId::ABSENT.0 && !snapshot.stacks.frames(entry.stack).is_empty();
+    let allocated = memory.subject(event).map(|id| memory.allocations.stacks()[id.0 as usize]);
+    let stack = if own { entry.stack } else { allocated.unwrap_or(entry.stack) };
     let address = match entry.action {
-        Action::Oom => format!("{} left", Bytes(entry.address)),
-        Action::Snapshot => String::new(),
-        _ => format!("{:x}", entry.address),
+        Action::Oom => TableCell { text: format!("{} left", Bytes(entry.address)), ..TableCell::bytes(entry.address) },
+        Action::Snapshot => TableCell::default(),
+        _ => TableCell::number(format!("{:x}", entry.address)),
     };
-    let texts = [
-        grouped(u64::from(event.0)),
-        entry.time_us.map(time_of_day).unwrap_or_default(),
-        entry.action.name().to_owned(),
-        Bytes(entry.size).to_string(),
-        address,
-        match snapshot.streams.handle(entry.stream) {
-            small @ 0..4096 => small.to_string(),
-            handle => format!("0x{handle:x}"),
-        },
-        told.unwrap_or_else(|| no_stack(stack).to_owned()),
-    ];
-    let label = format!("event {} {} {}", event.0, entry.action.name(), texts[3]);
-    response.widget_info(|| WidgetInfo::selected(Role::ListBoxOption, true, here, &label));
-    let font = TextStyle::Body.resolve(ui.style());
-    for_columns(rect, memory, |i, cell| {
-        let colour = match i {
-            2 | 3 if entry.action == Action::Oom => cx.tokens.error,
-            6 if !has_stack => cx.tokens.weak,
-            0 | 1 | 4 | 5 => cx.tokens.weak,
-            _ => cx.tokens.text,
-        };
-        let (at, align) =
-            if COLUMNS[i].2 { (cell.right_center(), Align2::RIGHT_CENTER) } else { (cell.left_center(), Align2::LEFT_CENTER) };
-        painter.with_clip_rect(cell.intersect(painter.clip_rect())).text(at, align, &texts[i], font.clone(), colour);
-    });
-    if response.hovered()
-        && let Some(item) = subject
-    {
-        cx.session.set_hovered(item);
+    let stream = match snapshot.streams.handle(entry.stream) {
+        small @ 0..4096 => small.to_string(),
+        handle => format!("0x{handle:x}"),
+    };
+    let time = memory.trace.has_times().then(|| entry.time_us.map(time_of_day).unwrap_or_default());
+    let cells = [TableCell::number(grouped(u64::from(event.0))).weak()]
+        .into_iter()
+        .chain(time.map(|time| TableCell::number(time).weak()))
+        .chain([
+            TableCell::number(entry.action.name()),
+            TableCell::bytes(entry.size),
+            address.weak(),
+            TableCell::number(stream).weak(),
+            stack_cell(&snapshot.stacks, stack),
+        ])
+        .collect();
+    TableRow {
+        name: format!("event {} {} {}", event.0, entry.action.name(), Bytes(entry.size)),
+        cells,
+        selected: cx.cursor() == Position::after(event),
+        related: cx.selected() == item || (subject.is_some() && (cx.selected() == subject || cx.hovered() == subject)),
+        failed: entry.action == Action::Oom,
+        ..TableRow::default()
     }
-    if response.clicked() {
-        go_to(cx, event);
-    }
-    response.context_menu(|ui| {
-        if ui.button("Copy row").clicked() {
-            ui.copy_text(texts.join("\t"));
-            ui.close();
-        }
+}
+
+/// The rows from one on, as text or CSV.
+fn copied(snapshot: &Snapshot, memory: &DeviceMemory, rows: &EventRows, from: usize, csv: bool) -> String {
+    let stacks = &snapshot.stacks;
+    let events = (from..rows.len()).take(MOST_COPIED).filter_map(|row| rows.event(row));
+    let lines_of = events.map(|event| {
+        let entry = memory.trace.entry(event);
+        let stack = stacks.frames(entry.stack).iter().map(|frame| stacks.line(*frame)).collect::<Vec<_>>().join("; ");
+        let time = entry.time_us.map_or(String::new(), |time| time.to_string());
+        let (size, address) = (entry.size.to_string(), format!("0x{:x}", entry.address));
+        let stream = snapshot.streams.handle(entry.stream).to_string();
+        vec![event.0.to_string(), time, entry.action.name().to_owned(), size, address, stream, stack]
     });
+    lines(&["event", "time in microseconds", "action", "size", "address", "stream", "stack"], lines_of, csv)
 }
 
 /// Puts the cursor right behind an event and selects it.

@@ -13,7 +13,9 @@ use crate::ui::theme::UNIT;
 use crate::ui::views::live_set::{share, stack_cell, with_foot};
 use crate::ui::views::view::{Cx, View, ViewClass};
 use crate::ui::widgets::byte_label::byte_label;
-use crate::ui::widgets::table::{Table, TableCell, TableColumn, TableContent, TableRow, TableSort, TableTouch, lines};
+use crate::ui::widgets::table::{
+    Table, TableCell, TableColumn, TableContent, TableRow, TableSort, TableTouch, copy_buttons, lines,
+};
 use crate::ui::widgets::text::{moment, telling_line};
 use egui::{Align, Layout, RichText, Ui, UiBuilder};
 use std::collections::BTreeSet;
@@ -195,7 +197,7 @@ fn segment_row(cx: &Cx<'_>, snapshot: &Snapshot, segment: &SegmentPins, open: bo
         selected: cx.selected() == Some(Item::Segment(segment.segment)),
         related: cx.selected().is_some_and(inside) || cx.hovered().is_some_and(inside),
         unfolded: (!segment.pins.is_empty()).then_some(open),
-        depth: 0,
+        ..TableRow::default()
     }
 }
 
@@ -223,8 +225,8 @@ fn pin_row(cx: &Cx<'_>, snapshot: &Snapshot, segment: &SegmentPins, pin: &Pin) -
         ],
         selected: cx.selected() == item,
         related: cx.hovered() == item || cx.selected() == Some(Item::Stack(pin.stack)),
-        unfolded: None,
         depth: 1,
+        ..TableRow::default()
     }
 }
 
@@ -252,7 +254,9 @@ fn totals(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, pins: &Pins) {
     ui.spacing_mut().item_spacing.x = UNIT;
     let sum = |of: fn(&SegmentPins) -> u64| pins.segments.iter().map(of).fold(0, u64::saturating_add);
     let named = |segment: &SegmentPins| if segment.inferred { 0 } else { segment.size };
-    ui.label(weak(format!("{} segments at {}:", grouped(pins.segments.len() as u64), moment(pins.position))));
+    let history = cx.session.front().is_some_and(|(_, _, memory)| memory.has_history());
+    let when = if history { moment(pins.position) } else { "the dump".to_owned() };
+    ui.label(weak(format!("{} segments at {when}:", grouped(pins.segments.len() as u64))));
     let parts = [
         ("reserved", "reserved,", sum(named)),
         ("in blocks", "in blocks,", sum(|segment| segment.active)),
@@ -265,11 +269,7 @@ fn totals(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, pins: &Pins) {
     }
     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
         ui.add_space(UNIT);
-        for (title, csv) in [("Copy CSV", true), ("Copy table", false)] {
-            if ui.small_button(title).on_hover_text("Copies all segments, without who pins them.").clicked() {
-                ui.copy_text(copied(snapshot, pins, csv));
-            }
-        }
+        copy_buttons(ui, "Copies all segments, without who pins them.", |csv| copied(snapshot, pins, csv));
     });
 }
 

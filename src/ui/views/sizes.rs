@@ -15,7 +15,7 @@ use crate::ui::views::live_set::{share, stack_cell, with_foot};
 use crate::ui::views::view::{Cx, View, ViewClass};
 use crate::ui::widgets::byte_label::byte_label;
 use crate::ui::widgets::canvas::canvas;
-use crate::ui::widgets::table::{Table, TableCell, TableColumn, TableContent, TableRow, TableSort};
+use crate::ui::widgets::table::{Table, TableCell, TableColumn, TableContent, TableRow, TableSort, copy_buttons, lines};
 use crate::ui::widgets::text::{no_stack, telling_line};
 use egui::{Align, ComboBox, Layout, RichText, Ui, UiBuilder, vec2};
 use std::sync::Arc;
@@ -82,11 +82,12 @@ const CHURN: [TableColumn; 6] = [
     column("Stack", "The frame of your program that asked for the memory.", 0.0, false),
 ];
 
-const GROWTH: [TableColumn; 5] = [
+const GROWTH: [TableColumn; 6] = [
     column("Gained", "Allocated bytes at the last moment less those at the first.", 90.0, true),
     column("At first", "Allocated at the first moment compared.", 90.0, true),
     column("At last", "Allocated at the last moment compared.", 90.0, true),
     column("Steps grown", "From how many moments to the next it grew; it never shrank.", 84.0, true),
+    column("Over the window", "Its allocated bytes from the begin of the window to its end, from zero up.", 110.0, false),
     column("Stack", "The frame of your program that asked for the memory.", 0.0, false),
 ];
 
@@ -213,6 +214,19 @@ impl Sizes {
                     ));
                     ui.label(RichText::new(text).color(cx.tokens.weak));
                 }
+                right(ui, |ui| {
+                    copy_buttons(ui, "Copies both histograms.", |csv| {
+                        let all =
+                            [("size", &lives.sizes[..], size_label as fn(usize) -> String), ("time lived", lifetimes, label)];
+                        let rows = all.into_iter().flat_map(|(what, buckets, label)| {
+                            buckets.iter().enumerate().filter(|(_, sum)| 0 < sum.count).map(move |(place, sum)| {
+                                let numbers = [sum.count, sum.bytes].map(|number| number.to_string());
+                                [what.to_owned(), label(place), label(place + 1)].into_iter().chain(numbers).collect()
+                            })
+                        });
+                        lines(&["of", "from", "to", "blocks", "bytes"], rows, csv)
+                    });
+                });
             });
         });
     }
@@ -270,7 +284,7 @@ impl Sizes {
                         TableCell::bytes(kept.bytes),
                         TableCell::number(grouped(kept.count)),
                     ];
-                    (stack, churned.bytes, cells)
+                    (stack, churned.bytes, cells, None)
                 });
             });
             ui.scope_builder(UiBuilder::new().max_rect(foot).layout(Layout::left_to_right(Align::Center)), |ui| {
@@ -283,6 +297,16 @@ impl Sizes {
                     ui.label(RichText::new(format!("{what}, in {} blocks", grouped(sum.count))).color(cx.tokens.weak));
                     ui.add_space(UNIT);
                 }
+                right(ui, |ui| {
+                    copy_buttons(ui, "Copies all stacks, most churned first.", |csv| {
+                        let Some((document, ..)) = cx.session.front() else { return String::new() };
+                        let rows = churn.stacks.iter().map(|StackChurn { stack, churned, kept }| {
+                            let numbers = [churned.bytes, churned.count, kept.bytes, kept.count].map(|number| number.to_string());
+                            numbers.into_iter().chain([whole_stack(&document.snapshot, *stack)]).collect()
+                        });
+                        lines(&["churned", "times", "kept", "blocks kept", "stack"], rows, csv)
+                    });
+                });
             });
         });
     }
@@ -318,8 +342,9 @@ impl Sizes {
                         TableCell::bytes(first),
                         TableCell::bytes(last),
                         TableCell::number(steps),
+                        TableCell::default(),
                     ];
-                    (growth.stack, growth.gained(), cells)
+                    (growth.stack, growth.gained(), cells, Some((LINE_COLUMN, growth.line.clone())))
                 });
             });
             ui.scope_builder(UiBuilder::new().max_rect(foot).layout(Layout::left_to_right(Align::Center)), |ui| {
@@ -333,10 +358,47 @@ impl Sizes {
                 let total = found.total.last().map_or(0, |sum| sum.bytes);
                 ui.label(RichText::new("together; allocated at the last moment:").color(cx.tokens.weak));
                 byte_label(ui, "allocated at the last moment compared", total);
+                right(ui, |ui| {
+                    copy_buttons(ui, "Copies all suspects with their bytes at each moment.", |csv| {
+                        let Some((document, ..)) = cx.session.front() else { return String::new() };
+                        let moments: Vec<String> = found.moments.iter().map(|at| format!("at {}", at.0)).collect();
+                        let head: Vec<&str> =
+                            ["gained"].into_iter().chain(moments.iter().map(String::as_str)).chain(["stack"]).collect();
+                        let rows = found.suspects.iter().map(|growth| {
+                            let live = growth.live.iter().map(|sum| sum.bytes.to_string());
+                            let stack = whole_stack(&document.snapshot, growth.stack);
+                            [growth.gained().to_string()].into_iter().chain(live).chain([stack]).collect()
+                        });
+                        lines(&head, rows, csv)
+                    });
+                });
             });
         });
     }
 }
+
+/// What stands at the right end of a line.
+fn right(ui: &mut Ui, show: impl FnOnce(&mut Ui)) {
+    ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+        ui.add_space(UNIT);
+        show(ui);
+    });
+}
+
+/// All frames of a stack in one line, innermost first.
+fn whole_stack(snapshot: &Snapshot, stack: StackId) -> String {
+    let frames = snapshot.stacks.frames(stack);
+    if frames.is_empty() {
+        return no_stack(stack).to_owned();
+    }
+    frames.iter().map(|frame| snapshot.stacks.line(*frame)).collect::<Vec<_>>().join("; ")
+}
+
+/// The cells of a stack's row before the last, what it weighs, and a line in one of them.
+type StackCells = (StackId, u64, Vec<TableCell>, Option<(usize, Vec<u64>)>);
+
+/// Where the line of a suspect stands.
+const LINE_COLUMN: usize = 4;
 
 /// Most annotations offered.
 const MOST_CHOICES: usize = 200;
@@ -350,7 +412,7 @@ impl<A> Ordered<A> {
         (name, columns, rows): (&'static str, &[TableColumn], usize),
         answer: &Arc<A>,
         value: impl Fn(usize, usize) -> u64,
-        row: impl Fn(usize) -> (StackId, u64, Vec<TableCell>),
+        row: impl Fn(usize) -> StackCells,
     ) {
         let Some((document, ..)) = cx.session.front() else { return };
         let stacks = &document.snapshot.stacks;
@@ -366,11 +428,11 @@ impl<A> Ordered<A> {
         let Some((_, _, order)) = &self.order else { return };
         let content = TableContent { name, columns, sort: self.sort, rows };
         let touch = self.table.show(ui, cx, &content, |place| {
-            let (stack, bytes, mut cells) = row(order[place]);
+            let (stack, bytes, mut cells, line) = row(order[place]);
             cells.push(stack_cell(stacks, stack));
             let told = telling_line(stacks, stack).unwrap_or_else(|| no_stack(stack).to_owned());
             let selected = cx.selected() == Some(Item::Stack(stack));
-            TableRow { name: format!("{told}, {}", Bytes(bytes)), cells, selected, ..TableRow::default() }
+            TableRow { name: format!("{told}, {}", Bytes(bytes)), cells, line, selected, ..TableRow::default() }
         });
         let item = |place: usize| order.get(place).map(|place| Item::Stack(row(*place).0));
         if let Some(item) = touch.hovered.and_then(item) {

@@ -58,6 +58,15 @@ impl TableCell {
     pub fn number(text: impl Into<String>) -> TableCell {
         TableCell { text: text.into(), exact: String::new(), weak: false }
     }
+    /// What is copied of it: a size or a count as bare digits, anything else in full.
+    pub fn copied(&self) -> String {
+        let full = if self.exact.is_empty() { &self.text } else { &self.exact };
+        let inside = full.split_once(" (").map_or(full.as_str(), |(_, inside)| inside.trim_end_matches(')'));
+        let number = inside.trim_end_matches("s").trim_end_matches(" byte");
+        let digits: String = number.chars().filter(char::is_ascii_digit).collect();
+        let is_number = !digits.is_empty() && number.chars().all(|c| c.is_ascii_digit() || c.is_whitespace());
+        if is_number { digits } else { full.clone() }
+    }
     /// The same in second rank.
     #[must_use]
     pub fn weak(self) -> TableCell {
@@ -76,6 +85,10 @@ pub struct TableRow {
     pub selected: bool,
     /// Whether it belongs to what the pointer is on, in whichever view.
     pub related: bool,
+    /// Whether it tells of a failure.
+    pub failed: bool,
+    /// A small line in one of its cells, by the column's place: values from left to right.
+    pub line: Option<(usize, Vec<u64>)>,
     /// Whether it can be unfolded, and is.
     pub unfolded: Option<bool>,
     /// How far it stands in, in levels.
@@ -100,6 +113,8 @@ pub struct TableTouch {
 pub struct Table {
     /// The first visible row, with its fraction.
     top: f64,
+    /// A row that is to come into view.
+    wanted: Option<usize>,
 }
 
 /// What a table shows.
@@ -117,6 +132,10 @@ pub struct TableContent<'a> {
 const BAR: f32 = 3.0 * UNIT;
 
 impl Table {
+    /// Brings a row into view in the next frame, if it is out of it.
+    pub fn reveal(&mut self, row: usize) {
+        self.wanted = Some(row);
+    }
     /// Shows rows in all the room there is; `row` is called for the visible ones.
     pub fn show(
         &mut self,
@@ -138,6 +157,11 @@ impl Table {
         background.widget_info(|| WidgetInfo::labeled(Role::ListBox, true, content.name));
         if background.contains_pointer() {
             self.top -= f64::from(ui.input(|input| input.smooth_scroll_delta().y) / ROW);
+        }
+        if let Some(row) = self.wanted.take().map(|row| row as f64)
+            && (row < self.top || self.top + fits - 1.0 < row)
+        {
+            self.top = row - (fits / 2.0).floor();
         }
         let rail = Rect::from_min_max(pos2(body.max.x, body.min.y), area.max);
         self.scroll_bar(ui, cx, rail, highest, fits, content);
@@ -260,7 +284,15 @@ fn show_row(
         if pointer.is_some_and(|at| cell.contains(at)) && !shown.exact.is_empty() {
             told = Some(shown.exact.clone());
         }
-        write(ui.painter(), ui, cell, column.number, shown, if shown.weak { cx.tokens.weak } else { cx.tokens.text });
+        if let Some((_, values)) = row.line.as_ref().filter(|(place, _)| *place == i) {
+            draw_line(ui.painter(), cx, cell, values);
+        }
+        let colour = match (shown.weak, row.failed) {
+            (true, _) => cx.tokens.weak,
+            (false, true) => cx.tokens.error,
+            (false, false) => cx.tokens.text,
+        };
+        write(ui.painter(), ui, cell, column.number, shown, colour);
     }
     if response.hovered() {
         touch.hovered = Some(place);
@@ -268,16 +300,43 @@ fn show_row(
     if response.clicked() {
         touch.clicked = Some(place);
     }
+    // The menu lies over the cell it was opened on, so that is kept.
+    let key = response.id.with("asked cell");
+    if response.secondary_clicked() {
+        let asked = pointer.and_then(|at| cells(rect, content.columns).position(|cell| cell.contains(at)));
+        ui.data_mut(|data| data.insert_temp(key, asked));
+    }
     response.context_menu(|ui| {
         if ui.button("Copy row").clicked() {
             let texts: Vec<&str> = row.cells.iter().map(|cell| cell.text.as_str()).collect();
             ui.copy_text(texts.join("\t"));
             ui.close();
         }
+        let asked = ui.data(|data| data.get_temp::<Option<usize>>(key)).flatten();
+        let asked = asked.and_then(|place| row.cells.get(place).zip(content.columns.get(place)));
+        if let Some((cell, column)) = asked.filter(|(cell, _)| !cell.text.is_empty())
+            && ui.button(format!("Copy {}", column.title)).clicked()
+        {
+            ui.copy_text(cell.copied());
+            ui.close();
+        }
     });
     if let Some(told) = told {
         response.on_hover_text_at_pointer(told);
     }
+}
+
+/// Values as a line that fills its cell, zero at the bottom.
+fn draw_line(painter: &Painter, cx: &Cx<'_>, cell: Rect, values: &[u64]) {
+    let room = cell.shrink2(vec2(0.0, UNIT));
+    let most = values.iter().copied().max().unwrap_or(0).max(1) as f64;
+    let steps = (values.len().max(2) - 1) as f32;
+    let at = |(place, value): (usize, &u64)| {
+        let share = (*value as f64 / most) as f32;
+        pos2(room.min.x + room.width() * place as f32 / steps, room.max.y - room.height() * share)
+    };
+    painter.hline(room.x_range(), room.max.y, egui::Stroke::new(1.0, cx.tokens.line));
+    painter.add(egui::Shape::line(values.iter().enumerate().map(at).collect(), egui::Stroke::new(1.5, cx.tokens.accent)));
 }
 
 fn fold(ui: &Ui, cx: &Cx<'_>, sign: Rect, content: &TableContent<'_>, place: usize, row: &TableRow, open: bool) -> Response {
@@ -301,6 +360,15 @@ fn write(painter: &Painter, ui: &Ui, cell: Rect, number: bool, shown: &TableCell
     painter.galley(at, galley, colour);
 }
 
+/// The two buttons that copy a whole table, from right to left; `copied` makes the text, as CSV if so asked.
+pub fn copy_buttons(ui: &mut Ui, help: &str, copied: impl Fn(bool) -> String) {
+    for (title, csv) in [("Copy CSV", true), ("Copy table", false)] {
+        if ui.small_button(title).on_hover_text(help).clicked() {
+            ui.copy_text(copied(csv));
+        }
+    }
+}
+
 /// Lines of a table for the clipboard: parted by tabs, or as CSV (RFC 4180).
 pub fn lines(head: &[&str], rows: impl Iterator<Item = Vec<String>>, csv: bool) -> String {
     let line = |cells: &[&str]| -> String {
@@ -321,6 +389,21 @@ pub fn lines(head: &[&str], rows: impl Iterator<Item = Vec<String>>, csv: bool) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_copied_bare() {
+        for (cell, copied) in [
+            (TableCell::bytes(1_610_612_736), "1610612736"),
+            (TableCell::bytes(512), "512"),
+            (TableCell::bytes(1), "1"),
+            (TableCell::number(crate::base::grouped(12_345)), "12345"),
+            (TableCell::number("1.50 GiB"), "1.50 GiB"),
+            (TableCell::text("forward (x)"), "forward (x)"),
+            (TableCell::number("12 %"), "12 %"),
+        ] {
+            assert_eq!(cell.copied(), copied);
+        }
+    }
 
     #[test]
     fn lines_are_csv_where_that_is_asked() {
