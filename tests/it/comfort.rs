@@ -56,9 +56,8 @@ fn every_view_is_saved_as_a_picture_in_both_themes() {
         ("segments_only", Theme::Light),
     ] {
         let mut window = with_sample(sample);
-        let keep = std::env::var_os("FRAGSCOPE_KEPT_PICTURES").map(std::path::PathBuf::from);
         for view in VIEWS {
-            let path = keep.as_deref().unwrap_or(dir.path()).join(format!("{sample}-{}-{theme:?}.png", view.id));
+            let path = dir.path().join(format!("{sample}-{}-{theme:?}.png", view.id));
             ask_picture(&mut window, view.title);
             type_path(&mut window, &path);
             window.get_by_role_and_label(Role::ComboBox, "Size").click();
@@ -112,6 +111,89 @@ fn a_picture_has_the_size_one_chooses_or_a_sentence_says_why_not() {
         window.key_press(Key::Escape);
         rest(&mut window);
         assert!(window.query_by_label("Save a picture of Events as").is_none(), "Esc closes it");
+    }
+}
+
+#[test]
+fn a_picture_in_the_making_can_be_given_up() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut window = with_sample("training");
+    ask_picture(&mut window, "Usage");
+    type_path(&mut window, &dir.path().join("usage.png"));
+    window.get_by_role_and_label(Role::Button, "Save").click();
+    window.run_steps(2);
+    assert!(window.query_by_label("Making the picture of Usage").is_some(), "it says what it does");
+    window.key_press(Key::Escape);
+    rest(&mut window);
+    assert!(window.query_by_label("Making the picture of Usage").is_none());
+    assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 0, "nothing was written");
+}
+
+#[test]
+fn tables_are_copied_whole_and_by_value() {
+    let copied = |window: &Window_<'_>| {
+        let commands = &window.output().platform_output.commands;
+        commands.iter().find_map(|command| match command {
+            egui::OutputCommand::CopyText(text) => Some(text.clone()),
+            _ => None,
+        })
+    };
+    let mut window = with_sample("fragmentation_oom");
+    for (view, page, head, rows) in [
+        ("Events", "", "event,time in microseconds,action", 1),
+        ("Segments", "", "address,size,active", 172),
+        ("Sizes", "Sizes and lifetimes", "of,from,to,blocks,bytes", 10),
+        ("Sizes", "Churn by stack", "churned,times,kept", 5),
+    ] {
+        show(&mut window, view);
+        if !page.is_empty() {
+            window.get_by_label(page).click();
+            rest(&mut window);
+        }
+        let buttons = window.query_all_by_label("Copy CSV");
+        buttons.max_by(|a, b| a.rect().min.y.total_cmp(&b.rect().min.y)).expect("it can be copied").click();
+        // Down, then up: the click is known in the second frame.
+        let text = (0..4).find_map(|_| {
+            window.step();
+            copied(&window)
+        });
+        let text = text.unwrap_or_else(|| panic!("{view} {page} was not copied"));
+        assert!(text.starts_with(head), "{view} {page}: {text:.80}");
+        assert!(rows < text.lines().count(), "{view} {page}: {} lines", text.lines().count());
+    }
+    show(&mut window, "Segments");
+    let state = answered_state(&mut window);
+    let largest = state
+        .segments
+        .iter()
+        .map(|segment| state.blocks_of(segment))
+        .max_by_key(|blocks| blocks.iter().filter(|block| block.allocation.is_none()).map(|block| block.size).sum::<u64>());
+    let free: u64 = largest.expect("segments").iter().filter(|block| block.allocation.is_none()).map(|block| block.size).sum();
+    // The first row holds most free bytes; its fourth cell says how many.
+    let head = window.get_by_label("sort segments by Free").rect();
+    let cell = egui::pos2(head.center().x, head.max.y + 10.0);
+    window.hover_at(cell);
+    window.step();
+    for pressed in [true, false] {
+        let button = egui::PointerButton::Secondary;
+        window.event(egui::Event::PointerButton { pos: cell, button, pressed, modifiers: Modifiers::NONE });
+        window.step();
+    }
+    window.run_steps(2);
+    window.get_by_label("Copy Free").click();
+    let text = (0..4).find_map(|_| {
+        window.step();
+        copied(&window)
+    });
+    assert_eq!(text, Some(free.to_string()), "bare bytes");
+}
+
+/// The state at the cursor, as the window knows it.
+fn answered_state(window: &mut Window_<'_>) -> std::sync::Arc<fragscope::replay::MemoryState> {
+    rest(window);
+    match window.state().session.state() {
+        fragscope::session::Answer::Ready(state) => state,
+        other => panic!("not answered: {:?}", other.status()),
     }
 }
 

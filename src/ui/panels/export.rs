@@ -69,7 +69,7 @@ impl ExportDialog {
     pub fn show(&mut self, ui: &Ui, cx: &Cx<'_>) -> Option<PathBuf> {
         let target = self.target.as_mut()?;
         let (mut save, mut cancel) = (false, false);
-        let modal = Modal::new(egui::Id::unique("export")).show(ui.ctx(), |ui| {
+        let modal = Modal::new(egui::Id::unique("export")).frame(egui::Frame::window(ui.style())).show(ui.ctx(), |ui| {
             ui.set_width(120.0 * UNIT);
             save = target.show(ui, cx, "Save the report of this moment as");
             ui.horizontal(|ui| {

@@ -38,7 +38,7 @@ impl Help {
         let Some(mut page) = self.page else { return };
         let room = ui.ctx().content_rect();
         let mut close = false;
-        let modal = Modal::new(egui::Id::unique("help")).show(ui.ctx(), |ui| {
+        let modal = Modal::new(egui::Id::unique("help")).frame(egui::Frame::window(ui.style())).show(ui.ctx(), |ui| {
             ui.set_width((200.0 * UNIT).min(room.width() - 16.0 * UNIT));
             ui.horizontal(|ui| {
                 ui.selectable_value(&mut page, HelpPage::Keys, "Keys and mouse");
@@ -46,8 +46,11 @@ impl Help {
                 ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| close = ui.button("Close").clicked());
             });
             ui.separator();
-            let height = (room.height() - 40.0 * UNIT).max(20.0 * UNIT);
-            ScrollArea::vertical().id_salt(("help", page == HelpPage::Keys)).max_height(height).show(ui, |ui| match page {
+            // A page with less in it is as high, so that nothing jumps when one turns it.
+            let height = (room.height() - 40.0 * UNIT).clamp(20.0 * UNIT, 160.0 * UNIT);
+            ui.set_min_height(height);
+            let area = ScrollArea::vertical().id_salt(("help", page == HelpPage::Keys)).max_height(height);
+            area.auto_shrink(false).show(ui, |ui| match page {
                 HelpPage::Keys => keys(ui, cx),
                 HelpPage::Glossary => glossary(ui, cx),
             });
@@ -61,10 +64,13 @@ fn keys(ui: &mut Ui, cx: &Cx<'_>) {
     let mut groups: Vec<(&str, Vec<(String, &str)>)> = Vec::new();
     for row in KEYS {
         let chords: Vec<String> = row.chords.iter().map(|(modifiers, key)| chord_words(*modifiers, *key)).collect();
-        let line = (chords.join(" or "), row.what);
+        let chords = chords.join(" or ");
         match groups.iter_mut().find(|(name, _)| *name == row.group) {
-            Some((_, lines)) => lines.push(line),
-            None => groups.push((row.group, vec![line])),
+            Some((_, lines)) => match lines.iter_mut().find(|(_, what)| *what == row.what) {
+                Some((keys, _)) => *keys = format!("{keys} or {chords}"),
+                None => lines.push((chords, row.what)),
+            },
+            None => groups.push((row.group, vec![(chords, row.what)])),
         }
     }
     groups.push(("Mouse on pictures", HAND.iter().map(|(hand, what)| ((*hand).to_owned(), *what)).collect()));
@@ -73,7 +79,8 @@ fn keys(ui: &mut Ui, cx: &Cx<'_>) {
     ui.columns(columns, |columns| {
         let mut above = 0;
         for (name, lines) in groups {
-            let column = if above * columns.len() < all { 0 } else { columns.len() - 1 };
+            let middle = above + lines.len() / 2 + 1;
+            let column = if middle * columns.len() <= all { 0 } else { columns.len() - 1 };
             above += lines.len() + 2;
             group(&mut columns[column], cx, name, &lines);
         }

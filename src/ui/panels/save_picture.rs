@@ -61,7 +61,7 @@ impl SavePicture {
     pub fn show(&mut self, ui: &Ui, cx: &Cx<'_>, twin: impl Fn(&ViewClass) -> Box<dyn View>) {
         let Some(asked) = &mut self.asked else { return };
         let (mut save, mut cancel) = (false, false);
-        let modal = Modal::new(egui::Id::unique("save picture")).show(ui.ctx(), |ui| {
+        let modal = Modal::new(egui::Id::unique("save picture")).frame(egui::Frame::window(ui.style())).show(ui.ctx(), |ui| {
             ui.set_width(130.0 * UNIT);
             if asked.making.is_some() {
                 making_line(ui, cx, asked.class.title);

@@ -361,7 +361,12 @@ impl Rows<'_, '_> {
     }
     fn text(&mut self, key: &str, text: &str) {
         self.key(key);
-        self.ui.add(egui::Label::new(text).wrap());
+        self.ui.add(egui::Label::new(text).wrap()).context_menu(|ui| {
+            if ui.button(format!("Copy {key}")).clicked() {
+                ui.copy_text(text.to_owned());
+                ui.close();
+            }
+        });
         self.ui.end_row();
     }
     fn link(&mut self, key: &str, text: &str, command: Command) {

@@ -351,12 +351,14 @@ impl Sizes {
                 ui.add_space(2.0 * UNIT);
                 ui.spacing_mut().item_spacing.x = UNIT;
                 let gained = found.suspects.iter().map(StackGrowth::gained).fold(0, u64::saturating_add);
-                ui.label(
-                    RichText::new(format!("{} stacks only grow, by", grouped(found.suspects.len() as u64))).color(cx.tokens.weak),
-                );
+                let told = match found.suspects.len() {
+                    1 => "1 stack only grows, by".to_owned(),
+                    many => format!("{} stacks only grow, by", grouped(many as u64)),
+                };
+                ui.label(RichText::new(told).color(cx.tokens.weak));
                 byte_label(ui, "gained by these stacks", gained);
                 let total = found.total.last().map_or(0, |sum| sum.bytes);
-                ui.label(RichText::new("together; allocated at the last moment:").color(cx.tokens.weak));
+                ui.label(RichText::new("in all; allocated at the last moment:").color(cx.tokens.weak));
                 byte_label(ui, "allocated at the last moment compared", total);
                 right(ui, |ui| {
                     copy_buttons(ui, "Copies all suspects with their bytes at each moment.", |csv| {
