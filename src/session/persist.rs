@@ -29,6 +29,8 @@ pub struct Saved {
     pub colour_by: String,
     /// The window's arrangement, in the window's own words.
     pub layout: String,
+    /// The file of categories that was loaded; none: that of the folder, else the built-in ones.
+    pub categories: Option<PathBuf>,
 }
 
 impl Default for Saved {
@@ -40,6 +42,7 @@ impl Default for Saved {
             real_time: false,
             colour_by: String::new(),
             layout: String::new(),
+            categories: None,
         }
     }
 }

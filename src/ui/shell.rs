@@ -27,6 +27,8 @@ pub struct Shell {
     /// A new tab: the start page over open documents.
     starting: bool,
     shown_documents: usize,
+    /// The number of the last set that was asked to be shown in a view.
+    shown_set: u64,
     playing: Option<f64>,
     picture: Option<(PathBuf, egui::Rect)>,
     title: String,
@@ -44,6 +46,7 @@ impl Shell {
             banner_open: false,
             starting: false,
             shown_documents: 0,
+            shown_set: 0,
             playing: None,
             picture: None,
             title: String::new(),
@@ -68,7 +71,8 @@ impl Shell {
         self.shown_documents = session.documents().len();
         self.take_picture(ui, &cx);
         // What lies on top has the keys: Esc closes it and does nothing else.
-        let covered = self.palette.is_open() || self.export.is_open();
+        let covered =
+            self.palette.is_open() || self.export.is_open() || ui.ctx().memory(|memory| memory.top_modal_layer().is_some());
         match if covered { None } else { keys::handle(ui.ctx(), &cx) } {
             Some(KeyDeed::Palette) => self.palette.open(),
             Some(KeyDeed::Deed(deed)) => self.act(ui, &cx, deed),
@@ -76,6 +80,10 @@ impl Shell {
             None => {}
         }
         self.play(ui, &cx);
+        if let Some((number, view)) = session.shown_set().filter(|(number, _)| self.shown_set < *number) {
+            self.shown_set = number;
+            self.layout.show_view(view);
+        }
         let bar = Frame::new().fill(tokens.panel).inner_margin(Margin::symmetric(2 * UNIT as i8, UNIT as i8));
         Panel::top("menu").frame(bar).show(ui, |ui| self.menu_bar(ui, &cx));
         let starting = self.starting || session.active().is_none();
@@ -103,6 +111,9 @@ impl Shell {
         if let Some((what, path)) = self.export.show(ui, &cx) {
             match what {
                 Export::Report => cx.send(Command::ExportReport(path)),
+                Export::Categories => cx.send(Command::LoadCategories(path)),
+                // Tables ask by themselves.
+                Export::Table(_) => {}
                 Export::View(id) => {
                     self.picture = self.layout.rect_of(id).map(|rect| (path, rect));
                     ui.ctx().request_repaint();
@@ -180,6 +191,12 @@ impl Shell {
                     cx.send(Command::Close(id));
                 }
             });
+            if item(ui, cx, "Load categories…", "") {
+                self.act(ui, cx, Deed::LoadCategories);
+            }
+            if item(ui, cx, "Use the built-in categories", "") {
+                cx.send(Command::UseBuiltInCategories);
+            }
             ui.separator();
             if item(ui, cx, "Quit", "") {
                 ui.ctx().send_viewport_cmd(egui::ViewportCommand::Close);
@@ -243,6 +260,7 @@ impl Shell {
                 cx.send(Command::KeepLayout(String::new()));
             }
             Deed::ExportReport => self.export.open(Export::Report, cx),
+            Deed::LoadCategories => self.export.open(Export::Categories, cx),
             Deed::ExportView => {
                 if let Some(id) = self.layout.view_at(ui.input(|input| input.pointer.hover_pos())) {
                     self.export.open(Export::View(id), cx);

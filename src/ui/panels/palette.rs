@@ -21,6 +21,8 @@ pub enum Deed {
     ExportReport,
     /// Saves the picture of the usage view.
     ExportView,
+    /// Asks for a file of categories.
+    LoadCategories,
 }
 
 /// The palette while it is open.
@@ -122,6 +124,8 @@ fn all(session: &Session) -> Vec<(String, &'static str, Deed)> {
         add("Export report as PNG…", "", Deed::ExportReport);
         add("Export this view as PNG…", "Ctrl+E", Deed::ExportView);
     }
+    add("Load categories…", "", Deed::LoadCategories);
+    add("Use the built-in categories", "", Deed::Send(Command::UseBuiltInCategories));
     add("Reset the layout", "", Deed::ResetLayout);
     add("Light theme", "", Deed::Send(Command::SetTheme(Theme::Light)));
     add("Dark theme", "", Deed::Send(Command::SetTheme(Theme::Dark)));
