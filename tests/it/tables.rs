@@ -12,17 +12,17 @@ use fragscope::session::samples::SAMPLES;
 use fragscope::session::{Command, Session};
 
 /// Brings a view to the front by its tab.
-fn open_tab(window: &mut Window_<'_>, title: &str) {
+pub(crate) fn open_tab(window: &mut Window_<'_>, title: &str) {
     let at = window.get_by_role_and_label(egui::accesskit::Role::Button, title).rect().center();
     click_at(window, at);
 }
 
-fn click(window: &mut Window_<'_>, label: &str) {
+pub(crate) fn click(window: &mut Window_<'_>, label: &str) {
     let at = window.get_by_label(label).rect().center();
     click_at(window, at);
 }
 
-fn click_at(window: &mut Window_<'_>, at: egui::Pos2) {
+pub(crate) fn click_at(window: &mut Window_<'_>, at: egui::Pos2) {
     window.hover_at(at);
     window.step();
     window.drag_at(at);
@@ -32,7 +32,7 @@ fn click_at(window: &mut Window_<'_>, at: egui::Pos2) {
 }
 
 /// Names of all that is on the screen and begins so, from top to bottom.
-fn named(window: &Window_<'_>, start: &str) -> Vec<(String, egui::Pos2)> {
+pub(crate) fn named(window: &Window_<'_>, start: &str) -> Vec<(String, egui::Pos2)> {
     let nodes = window.root().children_recursive();
     let text = |node: egui_kittest::Node<'_>| node.accesskit_node().label().or_else(|| node.accesskit_node().value());
     let label = nodes.filter_map(|node| Some((text(node)?, node.rect().center())));
@@ -42,7 +42,7 @@ fn named(window: &Window_<'_>, start: &str) -> Vec<(String, egui::Pos2)> {
 }
 
 /// Rows of a table: what is in the list of that name.
-fn rows(window: &Window_<'_>, list: &str) -> Vec<(String, egui::Pos2)> {
+pub(crate) fn rows(window: &Window_<'_>, list: &str) -> Vec<(String, egui::Pos2)> {
     let area = window.get_by_role_and_label(egui::accesskit::Role::ListBox, list).rect();
     let options = window.root().children_recursive();
     let options = options.filter(|node| node.accesskit_node().role() == egui::accesskit::Role::ListBoxOption);
@@ -62,6 +62,7 @@ fn the_views_behind_the_event_list_open_on_every_sample() {
             for (title, shown, needs_history) in [
                 ("Charts", "charts", true),
                 ("Live set", "live set", false),
+                ("Allocations", "allocations", true),
                 ("Segments", "segments", false),
                 ("Sizes", "histogram of sizes", false),
             ] {

@@ -7,7 +7,7 @@ use crate::base::{Bytes, grouped};
 use crate::chart::block_words::which_words;
 use crate::model::{DeviceMemory, Position};
 use crate::session::{Command, SetChoice, SetKind, SetSpan};
-use crate::ui::theme::UNIT;
+use crate::ui::theme::{ROW, UNIT};
 use crate::ui::views::view::{Cx, View, ViewClass};
 use crate::ui::widgets::byte_label::{byte_label, copyable};
 use crate::ui::widgets::set_chooser::{choose_mark, mark_name};
@@ -50,7 +50,7 @@ impl View for Marks {
         ScrollArea::both().auto_shrink(false).show(ui, |ui| {
             ui.add_space(UNIT);
             table(ui, cx, memory, marks);
-            ui.add_space(3.0 * UNIT);
+            ui.add_space(UNIT);
             if marks.len() < 2 {
                 ui.horizontal(|ui| {
                     ui.add_space(2.0 * UNIT);
@@ -68,9 +68,12 @@ fn table(ui: &mut Ui, cx: &Cx<'_>, memory: &DeviceMemory, marks: &[Position]) {
     let usage = answer.value();
     ui.horizontal(|ui| {
         ui.add_space(2.0 * UNIT);
-        Grid::new("marks").spacing(vec2(5.0 * UNIT, 1.5 * UNIT)).show(ui, |ui| {
+        Grid::new("marks").spacing(vec2(5.0 * UNIT, 0.0)).min_row_height(ROW).show(ui, |ui| {
             for title in ["Mark", "Event", "Time", "Allocated", "Reserved", "Allocated since the mark before"] {
                 ui.label(RichText::new(title).small().color(cx.tokens.weak));
+            }
+            if ui.small_button("Remove all marks").clicked() {
+                cx.send(Command::ClearMarks);
             }
             ui.end_row();
             for (place, at) in marks.iter().enumerate() {
@@ -99,12 +102,6 @@ fn table(ui: &mut Ui, cx: &Cx<'_>, memory: &DeviceMemory, marks: &[Position]) {
                 ui.end_row();
             }
         });
-    });
-    ui.horizontal(|ui| {
-        ui.add_space(2.0 * UNIT);
-        if ui.button("Remove all marks").clicked() {
-            cx.send(Command::ClearMarks);
-        }
     });
 }
 
@@ -142,7 +139,7 @@ impl Marks {
         let sums = cx.session.ask_in::<SetSums>("marks", questions.iter().map(|question| question.which).collect());
         ui.horizontal(|ui| {
             ui.add_space(2.0 * UNIT);
-            Grid::new("questions").spacing(vec2(5.0 * UNIT, 1.5 * UNIT)).show(ui, |ui| {
+            Grid::new("questions").spacing(vec2(5.0 * UNIT, 0.0)).min_row_height(ROW).show(ui, |ui| {
                 for title in ["Blocks", "Count", "Bytes", "Requested"] {
                     ui.label(RichText::new(title).small().color(cx.tokens.weak));
                 }

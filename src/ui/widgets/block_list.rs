@@ -60,8 +60,8 @@ const TIME: TableColumn = column("Time", "Time between the two, where both are r
 const STREAM: TableColumn = column("Stream", "The stream it was allocated on.", 104.0, false, true);
 const POOL: TableColumn = column("Pool", "The pool it lies in, and which half of it.", 136.0, false, true);
 /// Below these widths streams and pools, which are the same in most rows, make room for the stacks.
-const ROOM_FOR_POOLS: f32 = 1040.0;
-const ROOM_FOR_STREAMS: f32 = 880.0;
+const ROOM_FOR_POOLS: f32 = 1240.0;
+const ROOM_FOR_STREAMS: f32 = 1060.0;
 
 /// The columns of a grouping, each with what it orders by.
 fn columns(by: GroupBy, has_times: bool, width: f32) -> Vec<(TableColumn, BlockOrder)> {

@@ -18,14 +18,14 @@ pub fn set_chooser(ui: &mut Ui, cx: &Cx<'_>) {
     choose(ui, "Show", SetKind::ALL.map(|kind| (kind, kind.name().to_owned())), &mut set.kind);
     let first = SetSpan::Marks { from: 0, to: 1, at: 2 };
     let marks = if matches!(set.span, SetSpan::Marks { .. }) { set.span } else { first };
-    let mut spans = vec![(marks, "between marks".to_owned())];
+    let mut spans = vec![(marks, "the time between marks".to_owned())];
     if set.kind == SetKind::Lasting {
         set.span = marks;
     } else {
-        let others = [(SetSpan::Window, "over the window".to_owned()), (SetSpan::Range, "over the selected range".to_owned())];
+        let others = [(SetSpan::Window, "the visible window".to_owned()), (SetSpan::Range, "the selected range".to_owned())];
         spans.splice(0..0, others);
     }
-    choose(ui, "of when", spans, &mut set.span);
+    choose(ui, "during", spans, &mut set.span);
     if let SetSpan::Marks { from, to, at } = &mut set.span {
         let third = set.kind == SetKind::Lasting;
         let count = place.marks.len();
