@@ -9,7 +9,6 @@ use fragscope::analysis::{
     FlameTree, GroupBy, GroupKey, LifetimeParams, SetSums, StateAt, UsageTimeline, Which, WindowSum, pool_of,
 };
 use fragscope::base::Bytes;
-use fragscope::base::id::Id as _;
 use fragscope::chart::{BlockColour, ColourBy};
 use fragscope::model::{Allocation, Item, Position};
 use fragscope::report::block_csv::TextForm;
@@ -472,10 +471,7 @@ fn the_allocations_are_chosen_sorted_filtered_and_saved_by_hand() {
     click(&mut window, "Save CSV…");
     let label = "Save all rows of this table as";
     let field = window.get_by_role_and_label(Role::TextInput, label);
-    assert_eq!(
-        field.value().as_deref(),
-        Some("training_pickle-allocations.csv").map(|_| field.value().unwrap_or_default()).as_deref()
-    );
+    assert!(field.value().is_some_and(|value| value.ends_with("-allocations.csv")), "{:?}", field.value());
     let path = folder.path().join("table.csv");
     field.focus();
     window.step();
@@ -494,6 +490,8 @@ fn the_allocations_are_chosen_sorted_filtered_and_saved_by_hand() {
 #[test]
 fn marks_are_set_asked_and_taken_away_by_hand() {
     let mut window = with_sample("training");
+    window.set_size(egui::vec2(1440.0, 1600.0));
+    rest(&mut window);
     open_tab(&mut window, "Marks");
     assert!(!named(&window, "No mark is set").is_empty());
     for at in [2000, 5000, 9000] {

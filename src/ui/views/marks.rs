@@ -12,7 +12,7 @@ use crate::ui::views::view::{Cx, View, ViewClass};
 use crate::ui::widgets::byte_label::{byte_label, copyable};
 use crate::ui::widgets::set_chooser::{choose_mark, mark_name};
 use crate::ui::widgets::text::{moment, time_of_day};
-use egui::{Grid, RichText, ScrollArea, Ui, vec2};
+use egui::{Align, Grid, Layout, RichText, ScrollArea, Ui, vec2};
 
 /// The view's entry in the register.
 pub const CLASS: ViewClass = ViewClass {
@@ -47,20 +47,29 @@ impl View for Marks {
                 "No mark is set. Put the cursor at a moment and press M; two marks show what came and went between them.",
             );
         }
+        let wide = SIDE_BY_SIDE <= ui.available_width();
         ScrollArea::both().auto_shrink(false).show(ui, |ui| {
             ui.add_space(UNIT);
-            table(ui, cx, memory, marks);
-            ui.add_space(UNIT);
-            if marks.len() < 2 {
-                ui.horizontal(|ui| {
-                    ui.add_space(2.0 * UNIT);
-                    ui.weak("A second mark shows what came and went between both.");
+            let layout = if wide { Layout::left_to_right(Align::Min) } else { Layout::top_down(Align::Min) };
+            ui.with_layout(layout, |ui| {
+                ui.vertical(|ui| table(ui, cx, memory, marks));
+                ui.add_space(if wide { 8.0 * UNIT } else { UNIT });
+                ui.vertical(|ui| {
+                    if marks.len() < 2 {
+                        ui.horizontal(|ui| {
+                            ui.add_space(2.0 * UNIT);
+                            ui.weak("A second mark shows what came and went between both.");
+                        });
+                    }
+                    self.questions(ui, cx, marks);
                 });
-            }
-            self.questions(ui, cx, marks);
+            });
         });
     }
 }
+
+/// From this width on marks and questions stand beside one another.
+const SIDE_BY_SIDE: f32 = 1340.0;
 
 /// The marks, each with what stood there.
 fn table(ui: &mut Ui, cx: &Cx<'_>, memory: &DeviceMemory, marks: &[Position]) {
