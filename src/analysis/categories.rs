@@ -232,6 +232,8 @@ mod tests {
             ("data loading", vec![format!("{site}/torch/utils/data/_utils/pin_memory.py:60 pin_memory")]),
             ("communication", vec![format!("{site}/torch/distributed/distributed_c10d.py:2050 all_reduce")]),
             ("compile", vec!["/tmp/torchinductor_u/ab/cab.py:80 call".to_owned(), "train.py:9 main".to_owned()]),
+            // Plain code passes through this one too.
+            ("activations", vec!["model.py:41 forward".to_owned(), format!("{site}/torch/_dynamo/eval_frame.py:1263 _fn")]),
             (OTHER, vec!["train.py:9 main".to_owned()]),
         ];
         let lines: Vec<Vec<&str>> = rows.iter().map(|(_, lines)| lines.iter().map(String::as_str).collect()).collect();
