@@ -1,12 +1,13 @@
 //! Who holds the memory, as a tree of frames: the flame view's question.
 //!
-//! Always: the root's value is the chosen counter at that moment (or the window's sum, or the difference of two
-//! moments) to the byte, blocks without a stack included under a node of their own; a node's value is its own
+//! Always: the root's value is the chosen counter at that moment (or the sum of the window or the set, or the difference
+//! of two moments) to the byte, blocks without a stack included under a node of their own; a node's value is its own
 //! plus its children's; parents come before their children, children of one node lie side by side, widest
 //! first, equal ones in the order of the file. Frames that read alike are one, whatever their extra keys.
 
 use crate::analysis::framework::FrameworkFrames;
 use crate::analysis::query::{Asked, Query};
+use crate::analysis::which::Which;
 use crate::base::id::Id as _;
 use crate::base::{Cancelled, Column, HeapSize, Progress};
 use crate::model::{Allocations, DeviceMemory, Frame, FrameId, Position, StackId, StackTable};
@@ -92,6 +93,8 @@ pub enum FlameOf {
         /// Which bytes.
         counter: LiveCounter,
     },
+    /// The sizes of the blocks of a set.
+    Set(Which),
 }
 
 impl FlameOf {
@@ -205,6 +208,12 @@ impl FlameTree {
                 sums.add_live(memory, replay, from, counter, -1);
             }
             FlameOf::Window { from, to, sum } => sums.add_window(memory, from..to, sum, progress)?,
+            FlameOf::Set(which) => {
+                let lives = &memory.allocations;
+                which.visit(memory, replay, progress, |id| {
+                    sums.add(lives.stacks()[id.row()], i128::from(lives.sizes()[id.row()]), 1);
+                })?;
+            }
         }
         grow(&sums, stacks, params, progress)
     }

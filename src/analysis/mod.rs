@@ -3,7 +3,9 @@
 //! To add a question: one file with its [`query::Query`], one `pub mod` line here.
 //! A query does no IO, reads no clock, knows no colour, and cannot fail; it can only be cancelled.
 
+pub mod block_table;
 pub mod capacity;
+pub mod categories;
 pub mod curve;
 pub mod flame;
 pub mod flame_search;
@@ -12,14 +14,18 @@ pub mod framework;
 pub mod gaps;
 pub mod lifetime;
 pub mod live_by_stack;
-pub mod live_table;
+pub mod module_name;
 pub mod moment;
+pub mod open_spans;
 pub mod pins;
 pub mod query;
 pub mod state;
 pub mod summary;
 pub mod timeline;
+pub mod which;
 
+pub use block_table::{BlockLife, BlockOrder, BlockRow, BlockTable, BlockTableParams, GroupBy, GroupKey, pool_of};
+pub use categories::{Categories, CategoryId};
 pub use curve::{Curve, Extremes};
 pub use flame::{FlameDirection, FlameLabel, FlameNode, FlameNodeId, FlameOf, FlameParams, FlameTree, LiveCounter, WindowSum};
 pub use flame_search::{FlameMatch, FlameMatches};
@@ -27,10 +33,10 @@ pub use fragmentation::{Fragmentation, PoolCurves};
 pub use framework::FrameworkFrames;
 pub use lifetime::{Churn, LeakParams, LeakSuspects, LifetimeParams, Lifetimes, Slices, StackChurn, StackGrowth, Sum};
 pub use live_by_stack::{LiveByStack, StackShare};
-pub use live_table::{LiveBy, LiveKey, LiveOrder, LiveRow, LiveSum, LiveTable, LiveTableParams};
 pub use moment::{Moment, NoSuchMoment};
 pub use pins::{Pin, Pins, SegmentPins};
 pub use query::{Asked, Query, Subject};
 pub use state::StateAt;
 pub use summary::{Counters, OomEvent, Peak, Summary};
 pub use timeline::UsageTimeline;
+pub use which::{BlockSum, SetSums, Which};

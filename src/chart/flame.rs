@@ -319,7 +319,7 @@ impl<'a, 'b> Canvas<'a, 'b> {
             let of = tree.params.of;
             let value = match of {
                 FlameOf::Difference { .. } => value_text(of, row.value),
-                FlameOf::Live { .. } | FlameOf::Window { .. } => {
+                FlameOf::Live { .. } | FlameOf::Window { .. } | FlameOf::Set(_) => {
                     format!("{}   {}", value_text(of, row.value), share_text(row.weight, tree.root().weight))
                 }
             };

@@ -4,6 +4,7 @@
 
 use crate::analysis::flame::{FlameLabel, FlameNodeId, FlameOf, FlameTree, NO_STACK, WindowSum};
 use crate::base::{Bytes, grouped};
+use crate::chart::block_words::{bare_moment, which_words};
 use crate::chart::text::{file_name, short_path};
 use crate::model::{FrameId, Position, StackTable};
 
@@ -38,7 +39,7 @@ pub fn frame_in_full(stacks: &StackTable, frame: FrameId) -> String {
 pub fn value_text(of: FlameOf, value: i128) -> String {
     let size = || Bytes(u64::try_from(value.unsigned_abs()).unwrap_or(u64::MAX)).to_string();
     match of {
-        FlameOf::Live { .. } | FlameOf::Window { sum: WindowSum::Allocated, .. } => size(),
+        FlameOf::Live { .. } | FlameOf::Window { sum: WindowSum::Allocated, .. } | FlameOf::Set(_) => size(),
         FlameOf::Window { sum: WindowSum::ByteEvents, .. } => format!("{} × events", size()),
         FlameOf::Window { sum: WindowSum::Count, .. } => blocks(value),
         FlameOf::Difference { .. } => format!("{}{}", sign(value), size()),
@@ -53,7 +54,7 @@ pub fn exact_value(of: FlameOf, value: i128) -> String {
         FlameOf::Window { sum: WindowSum::ByteEvents, .. } => format!("{} ({n} bytes × events)", value_text(of, value)),
         _ if value.unsigned_abs() < 1024 => value_text(of, value),
         FlameOf::Difference { .. } => format!("{} ({}{n} bytes)", value_text(of, value), sign(value)),
-        FlameOf::Live { .. } | FlameOf::Window { .. } => format!("{} ({n} bytes)", value_text(of, value)),
+        FlameOf::Live { .. } | FlameOf::Window { .. } | FlameOf::Set(_) => format!("{} ({n} bytes)", value_text(of, value)),
     }
 }
 
@@ -105,6 +106,7 @@ pub fn heading(of: FlameOf) -> String {
         FlameOf::Difference { from, to, counter } => {
             format!("growth of {} by stack from {} to {}", counter.name(), bare_moment(from), bare_moment(to))
         }
+        FlameOf::Set(which) => format!("{}, by stack", which_words(which)),
     }
 }
 
@@ -114,14 +116,12 @@ pub fn empty_sentence(of: FlameOf) -> String {
         FlameOf::Live { at, counter } => format!("Nothing is {} {}.", counter.name(), moment(at)),
         FlameOf::Window { .. } => "Nothing was allocated in this window: choose a wider one.".to_owned(),
         FlameOf::Difference { .. } => "No stack holds more or less at one of the two moments than at the other.".to_owned(),
+        FlameOf::Set(which) => format!("There is no block in this set: {}.", which_words(which)),
     }
 }
 
 fn moment(at: Position) -> String {
     at.event().map_or_else(|| "before the first event".to_owned(), |event| format!("at event {}", grouped(event.0.into())))
-}
-fn bare_moment(at: Position) -> String {
-    at.event().map_or_else(|| "the start".to_owned(), |event| format!("event {}", grouped(event.0.into())))
 }
 fn blocks(n: i128) -> String {
     let n = u64::try_from(n.unsigned_abs()).unwrap_or(u64::MAX);

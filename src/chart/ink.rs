@@ -4,6 +4,7 @@
 //! kept for what failed. A stack's colour follows from the text of its frames alone, so it is the same in
 //! every view and in every file. Text reaches a contrast of 4.5:1 on what it stands on, in both palettes.
 
+use crate::analysis::{Categories, CategoryId};
 use crate::base::Bytes;
 use crate::model::{AllocationId, BlockState, DeviceMemory, Position, Snapshot, StackTable};
 pub use crate::raster::ColourBy;
@@ -26,6 +27,10 @@ pub enum BlockColour {
     Stream(u32),
     /// It is in this state.
     State(BlockState),
+    /// It is for this category of the rules in force.
+    Category(u8),
+    /// It is for nothing that a rule knows.
+    OtherCategory,
 }
 
 /// Names of the size classes, by [`crate::raster::size_class`].
@@ -133,15 +138,22 @@ pub struct Inks {
     by: ColourBy,
     /// Content hash of each stack, by row; empty where colours do not follow stacks.
     stacks: Vec<u32>,
+    /// Category of each stack, by row, with the rules; where colours follow them.
+    categories: Option<(Categories, Vec<CategoryId>)>,
     pools: usize,
     streams: usize,
 }
 
 impl Inks {
-    /// Prepares the colours of a snapshot.
+    /// Prepares the colours of a snapshot, with the built-in categories.
     pub fn new(snapshot: &Snapshot, by: ColourBy) -> Inks {
+        Inks::with_categories(snapshot, by, &Categories::built_in())
+    }
+    /// As [`Inks::new`], with rules of one's own.
+    pub fn with_categories(snapshot: &Snapshot, by: ColourBy, rules: &Categories) -> Inks {
         let stacks = if by == ColourBy::Stack { content_hashes(&snapshot.stacks) } else { Vec::new() };
-        Inks { by, stacks, pools: snapshot.pools.len(), streams: snapshot.streams.len() }
+        let categories = (by == ColourBy::Category).then(|| (rules.clone(), rules.of(&snapshot.stacks)));
+        Inks { by, stacks, categories, pools: snapshot.pools.len(), streams: snapshot.streams.len() }
     }
     /// What the colours mean.
     pub fn by(&self) -> ColourBy {
@@ -160,6 +172,7 @@ impl Inks {
             ColourBy::Pool => self.pools,
             ColourBy::Stream => self.streams,
             ColourBy::State => 2,
+            ColourBy::Category => self.categories.as_ref().map_or(0, |(_, stacks)| stacks.len()),
         };
         let value = |row: usize| {
             let [r, g, b, _] = palette.rgba(Ink::Block(self.of_row(row as u32)));
@@ -183,6 +196,14 @@ impl Inks {
             ColourBy::State => [BlockState::ActiveAllocated, BlockState::ActivePendingFree]
                 .map(|state| (BlockColour::State(state), state.name().replace('_', " ")))
                 .to_vec(),
+            ColourBy::Category => self.categories.as_ref().map_or(Vec::new(), |(rules, stacks)| {
+                // Only what the snapshot holds: rules are written for many files.
+                let mut held: Vec<CategoryId> = stacks.iter().skip(1).copied().collect();
+                held.sort_unstable();
+                held.dedup();
+                let named = |category: CategoryId| (category_colour(rules, category), rules.name(category).to_owned());
+                held.into_iter().map(named).chain([(BlockColour::NoStack, "no stack".to_owned())]).collect()
+            }),
         }
     }
 
@@ -198,8 +219,18 @@ impl Inks {
             ColourBy::Stream => BlockColour::Stream(row),
             ColourBy::State if row == 0 => BlockColour::State(BlockState::ActiveAllocated),
             ColourBy::State => BlockColour::State(BlockState::ActivePendingFree),
+            ColourBy::Category => match &self.categories {
+                Some((rules, stacks)) if row != 0 => {
+                    stacks.get(row as usize).map_or(BlockColour::NoStack, |category| category_colour(rules, *category))
+                }
+                _ => BlockColour::NoStack,
+            },
         }
     }
+}
+
+fn category_colour(rules: &Categories, category: CategoryId) -> BlockColour {
+    if category == rules.other() { BlockColour::OtherCategory } else { BlockColour::Category(category.0) }
 }
 
 /// The size class of a size, as a colour.
@@ -364,6 +395,12 @@ impl Palette {
             }
             BlockColour::Pool(row) => (0.76 - 0.075 * (row / 6 % 2) as f32, 0.105, hue(row * 9 % HUES)),
             BlockColour::Stream(row) => (0.76 - 0.075 * (row / 6 % 2) as f32, 0.105, hue((row * 9 + 4) % HUES)),
+            // Seven hues far apart, then the same lighter and darker.
+            BlockColour::Category(row) => {
+                let step = [0.0, 0.075, -0.075][usize::from(row / 7 % 3)];
+                (0.76 + step, 0.105, hue(u32::from(row) * 10 % 21 + 2))
+            }
+            BlockColour::OtherCategory => (0.84, 0.035, 75.0),
             BlockColour::State(BlockState::ActiveAllocated) => (0.74, 0.10, 250.0),
             BlockColour::State(BlockState::ActivePendingFree) => (0.82, 0.12, 90.0),
             BlockColour::State(BlockState::Inactive) => (0.90, 0.0, 0.0),
@@ -421,7 +458,8 @@ mod tests {
         all.extend((0..8).map(BlockColour::Size));
         all.extend((0..7).map(BlockColour::Age));
         all.extend([BlockState::ActiveAllocated, BlockState::ActivePendingFree].map(BlockColour::State));
-        all.push(BlockColour::NoStack);
+        all.extend((0..21).map(BlockColour::Category));
+        all.extend([BlockColour::OtherCategory, BlockColour::NoStack]);
         all
     }
 

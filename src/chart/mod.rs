@@ -5,6 +5,7 @@
 
 pub mod address_time;
 pub mod axis;
+pub mod block_words;
 pub mod drawing;
 pub mod flame;
 pub mod flame_words;

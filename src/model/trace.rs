@@ -276,6 +276,14 @@ impl Trace {
     pub fn time_us(&self, event: EventIdx) -> Option<i64> {
         self.time_us.get(event)
     }
+    /// `compile_context` of an event, where there is one.
+    pub fn compile_context(&self, event: EventIdx) -> Option<StringId> {
+        self.compile_context.get(event).map(StringId)
+    }
+    /// `user_metadata` of an event, where there is one.
+    pub fn user_metadata(&self, event: EventIdx) -> Option<StringId> {
+        self.user_metadata.get(event).map(StringId)
+    }
     /// First and last recorded time in µs.
     pub fn time_span_us(&self) -> Option<(i64, i64)> {
         let first = self.time_us.0.iter().find(|t| **t != i64::MIN)?;

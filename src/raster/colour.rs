@@ -21,12 +21,14 @@ pub enum ColourBy {
     Stream,
     /// Allocated or pending free.
     State,
+    /// What it is for, by the rules in force.
+    Category,
 }
 
 impl ColourBy {
     /// All meanings, in the order a menu shows them.
-    pub const ALL: [ColourBy; 6] =
-        [ColourBy::Stack, ColourBy::Size, ColourBy::Age, ColourBy::Pool, ColourBy::Stream, ColourBy::State];
+    pub const ALL: [ColourBy; 7] =
+        [ColourBy::Stack, ColourBy::Category, ColourBy::Size, ColourBy::Age, ColourBy::Pool, ColourBy::Stream, ColourBy::State];
     /// The word in menus.
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,6 +38,7 @@ impl ColourBy {
             ColourBy::Pool => "pool",
             ColourBy::Stream => "stream",
             ColourBy::State => "state",
+            ColourBy::Category => "category",
         }
     }
 }
@@ -57,7 +60,8 @@ impl ColourTable {
     pub fn row(by: ColourBy, memory: &DeviceMemory, id: AllocationId, at: Position) -> u32 {
         let (lives, row) = (&memory.allocations, id.row());
         match by {
-            ColourBy::Stack => lives.stacks()[row].0,
+            // A category is one of a stack's frames.
+            ColourBy::Stack | ColourBy::Category => lives.stacks()[row].0,
             ColourBy::Size => u32::from(size_class(lives.sizes()[row])),
             ColourBy::Age => {
                 let born = lives.born()[row];

@@ -3,6 +3,7 @@
 //! [`REPORTS`] is the register: one line a kind of file, in the order the help shows them. [`FLAMES`] is the one of
 //! flame graphs as files.
 
+pub mod block_csv;
 pub mod facts;
 pub mod flame;
 pub mod flame_png;

@@ -57,7 +57,7 @@ pub fn render_report(
         state: &state,
         facts: facts::collect(snapshot, memory, &curves, &state),
         clock: Clock::of(memory, TimeAxis::Events),
-        inks: Inks::new(snapshot, options.colour_by),
+        inks: Inks::with_categories(snapshot, options.colour_by, &options.categories),
         curves: &curves,
         palette,
         scale: if options.scale.is_finite() { options.scale.clamp(0.25, 8.0) } else { 1.0 },

@@ -2,6 +2,7 @@
 //!
 //! To add a kind: one file with its [`Report`], one line in the register.
 
+use crate::analysis::Categories;
 use crate::model::{DeviceId, Position, Snapshot};
 use crate::raster::ColourBy;
 use crate::replay::Replay;
@@ -10,7 +11,7 @@ use std::io::{self, Write};
 pub use crate::chart::Theme;
 
 /// How a page looks.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ReportOptions {
     /// Width of the page in points; widened if less than what a page needs.
     pub width_pt: u32,
@@ -23,11 +24,20 @@ pub struct ReportOptions {
     pub theme: Theme,
     /// What the colour of blocks means.
     pub colour_by: ColourBy,
+    /// What categories there are.
+    pub categories: Categories,
 }
 
 impl Default for ReportOptions {
     fn default() -> Self {
-        Self { width_pt: 1600, height_pt: 2000, scale: 1.0, theme: Theme::Light, colour_by: ColourBy::Stack }
+        Self {
+            width_pt: 1600,
+            height_pt: 2000,
+            scale: 1.0,
+            theme: Theme::Light,
+            colour_by: ColourBy::Stack,
+            categories: Categories::built_in(),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The one place where commands take effect.
 
-use crate::analysis::UsageTimeline;
+use crate::analysis::{Categories, UsageTimeline};
 use crate::chart::{Theme, TimeAxis};
 use crate::model::{AllocationId, DeviceMemory, Item, Position};
 use crate::session::document::DocumentId;
@@ -84,6 +84,17 @@ impl Session {
                 Some(at) => drop(place.marks.remove(at)),
                 None => place.marks.push(place.cursor),
             }),
+            Command::RemoveMark(place_of_mark) => self.change_place(|place| {
+                if place_of_mark < place.marks.len() {
+                    place.marks.remove(place_of_mark);
+                }
+            }),
+            Command::ClearMarks => self.change_place(|place| place.marks.clear()),
+            Command::ChooseSet(set) => self.change_place(|place| place.set = set),
+            Command::ShowSet { set, view } => {
+                self.change_place(|place| place.set = set);
+                self.shown_set = Some((self.shown_set.map_or(0, |(number, _)| number) + 1, view));
+            }
             Command::SetFilter(filter) => self.workspace.filter = filter,
             Command::SetAxis(axis) => self.set_axis(axis),
             Command::SetColourBy(by) => {
@@ -109,6 +120,10 @@ impl Session {
             }
             Command::Dismiss(note) => self.notes.retain(|other| other.id != note),
             Command::AskTarget(name) => self.ask_target(name),
+            Command::AskSource => self.ask_source(),
+            Command::LoadCategories(path) => self.load_categories(path),
+            Command::UseBuiltInCategories => self.use_categories(None, Categories::built_in()),
+            Command::SaveTable { path, params } => self.save_table(path, *params),
             Command::ExportReport(path) => self.export_report(path),
             Command::SavePicture { path, picture } => self.save_picture(path, picture),
             Command::OpenSource { file, line } => {

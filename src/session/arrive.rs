@@ -24,6 +24,7 @@ impl Session {
                 let number = self.target.as_ref().map_or(0, |(number, _)| *number) + 1;
                 self.target = Some((number, path));
             }
+            JobEvent::Delivered(Message::Categories(path, rules)) => self.use_categories(Some(path), rules),
             JobEvent::Delivered(Message::Note { text, is_error }) => self.note(text, is_error),
             JobEvent::Ended { status, result } => self.job_ended(&status, result),
         }

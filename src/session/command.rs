@@ -1,10 +1,12 @@
 //! Every way to change anything. Views send these; `Session::apply` is the one place that acts on them.
 
+use crate::analysis::BlockTableParams;
 use crate::chart::{ColourBy, Theme, TimeAxis};
 use crate::model::{DeviceId, Item, Position};
 use crate::session::document::DocumentId;
 use crate::session::export::PictureWork;
 use crate::session::jobs::JobId;
+use crate::session::set_choice::SetChoice;
 use crate::session::workspace::EventFilter;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -67,6 +69,19 @@ pub enum Command {
     ClearSelection,
     /// Sets the next mark at the cursor, or takes the one there away.
     ToggleMark,
+    /// Takes a mark away, by its place in the list.
+    RemoveMark(usize),
+    /// Takes all marks away.
+    ClearMarks,
+    /// Looks at another set of blocks.
+    ChooseSet(SetChoice),
+    /// Looks at a set of blocks in the view of this name.
+    ShowSet {
+        /// The set.
+        set: SetChoice,
+        /// The view.
+        view: &'static str,
+    },
     /// Filters the event list.
     SetFilter(EventFilter),
     /// Shows events evenly, or real time.
@@ -87,6 +102,13 @@ pub enum Command {
     AskTarget(String),
     /// Writes the report of the moment at the cursor.
     ExportReport(PathBuf),
+    /// Writes a table of blocks as CSV.
+    SaveTable {
+        /// Where to.
+        path: PathBuf,
+        /// The table.
+        params: Box<BlockTableParams>,
+    },
     /// Paints a picture and writes it.
     SavePicture {
         /// Where to.
@@ -94,6 +116,12 @@ pub enum Command {
         /// What paints it.
         picture: PictureWork,
     },
+    /// Asks for a file to read through the system's dialog; what was picked is [`crate::session::Session::target`].
+    AskSource,
+    /// Reads the rules of categories from a file, and remembers the file.
+    LoadCategories(PathBuf),
+    /// Goes back to the built-in rules of categories.
+    UseBuiltInCategories,
     /// Opens a source file at a line in the user's editor.
     OpenSource {
         /// The file as the snapshot names it.

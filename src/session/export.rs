@@ -2,11 +2,16 @@
 //!
 //! Always: a file is written beside its name first and then put in place, so a failure leaves no half file.
 
+use crate::analysis::{Asked, BlockTable, BlockTableParams, Query as _, Subject};
+use crate::base::grouped;
 use crate::paint::Canvas;
+use crate::report::block_csv::{self, CsvError, TextForm};
 use crate::report::{self, ReportOptions, ReportSubject};
 use crate::session::apply::NO_DIALOG;
 use crate::session::jobs::{JobError, JobSpec, Lane};
 use crate::session::{Message, Session};
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -63,7 +68,12 @@ impl Session {
             return;
         };
         let position = self.workspace.place().map(|place| place.cursor).unwrap_or_default();
-        let options = ReportOptions { theme: self.theme(), colour_by: self.workspace.colour_by, ..ReportOptions::default() };
+        let options = ReportOptions {
+            theme: self.theme(),
+            colour_by: self.workspace.colour_by,
+            categories: self.categories.clone(),
+            ..ReportOptions::default()
+        };
         let spec = JobSpec { title: "writing the report".into(), slot: None, lane: Lane::Own, listed: true };
         self.jobs.start(spec, move |cx| {
             let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");
@@ -76,6 +86,52 @@ impl Session {
             report.write(&subject, &options, &mut bytes).map_err(|error| failed(&path, &error))?;
             write_whole(&path, &bytes)?;
             cx.send(Message::Note { text: format!("Report written to {}.", path.display()), is_error: false });
+            Ok(())
+        });
+    }
+
+    pub(super) fn ask_source(&mut self) {
+        let Some(dialogs) = self.dialogs.clone() else {
+            self.note("There is no file dialog on this system: type the path.", true);
+            return;
+        };
+        let spec = JobSpec { title: "choosing a file".into(), slot: None, lane: Lane::Own, listed: false };
+        self.jobs.start(spec, move |cx| {
+            let asked = Instant::now();
+            match dialogs.pick_files().into_iter().next() {
+                Some(path) => cx.send(Message::Target(path)),
+                None if asked.elapsed() < NO_DIALOG => {
+                    let text = "There is no file dialog on this system: type the path.".to_owned();
+                    cx.send(Message::Note { text, is_error: true });
+                }
+                None => {}
+            }
+            Ok(())
+        });
+    }
+
+    /// Row by row: a table of millions of rows with their stacks is larger than memory.
+    pub(super) fn save_table(&mut self, path: PathBuf, params: BlockTableParams) {
+        let Some((document, device, _)) = self.front() else { return };
+        let (snapshot, replays) = (Arc::clone(&document.snapshot), document.replays.clone());
+        let Some(replays) = replays else {
+            self.note("The file is still being read: save the table when it is done.", true);
+            return;
+        };
+        let spec = JobSpec { title: "writing the table".into(), slot: None, lane: Lane::Own, listed: true };
+        self.jobs.start(spec, move |cx| {
+            let asked = Asked { subject: Subject { snapshot: &snapshot, replays: &replays }, baseline: None, device };
+            let table = BlockTable::answer(&asked, &params, &cx.progress)?;
+            write_beside(&path, |file| {
+                let mut out = BufWriter::new(file);
+                let written = block_csv::write(&table, &snapshot, asked.memory(), TextForm::Csv, &mut out, &cx.progress);
+                written.and_then(|()| Ok(out.flush()?)).map_err(|error| match error {
+                    CsvError::Cancelled => JobError::Cancelled,
+                    CsvError::Io(error) => failed(&path, &error),
+                })
+            })?;
+            let rows = grouped(table.len() as u64);
+            cx.send(Message::Note { text: format!("Table of {rows} rows written to {}.", path.display()), is_error: false });
             Ok(())
         });
     }
@@ -98,15 +154,19 @@ impl Session {
 }
 
 fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), JobError> {
+    write_beside(path, |file| file.write_all(bytes).map_err(|error| failed(path, &error)))
+}
+
+fn write_beside(path: &Path, write: impl FnOnce(&mut File) -> Result<(), JobError>) -> Result<(), JobError> {
     let name = path.file_name().ok_or_else(|| failed(path, &"it names no file"))?;
     let mut beside = name.to_owned();
     beside.push(format!(".{}.part", std::process::id()));
     let beside = path.with_file_name(beside);
-    let written = std::fs::write(&beside, bytes).and_then(|()| std::fs::rename(&beside, path));
-    written.map_err(|error| {
+    let written = File::create(&beside).map_err(|error| failed(path, &error)).and_then(|mut file| write(&mut file));
+    let written = written.and_then(|()| std::fs::rename(&beside, path).map_err(|error| failed(path, &error)));
+    written.inspect_err(|_| {
         // What was written of it, if anything, is of no use.
         let _ = std::fs::remove_file(&beside);
-        failed(path, &error)
     })
 }
 

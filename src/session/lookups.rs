@@ -1,6 +1,6 @@
 //! Small questions of the window: what a view needs beside the analyses, and what is too long for a frame.
 
-use crate::analysis::{Asked, FlameMatches, FlameParams, FlameTree, Query, UsageTimeline};
+use crate::analysis::{Asked, Categories, FlameMatches, FlameParams, FlameTree, Query, UsageTimeline};
 use crate::base::{Cancelled, HeapSize, Progress};
 use crate::chart::{Clock, ColourBy, FlameColour, FlameInks, Inks, TimeAxis};
 use crate::model::{Action, AllocationId, Position};
@@ -46,13 +46,15 @@ pub struct WeighedInks {
 
 impl Query for InksOf {
     const NAME: &'static str = "colours";
-    type Params = ColourBy;
+    /// The meaning, and what categories there are.
+    type Params = (ColourBy, Categories);
     type Answer = WeighedInks;
 
-    fn answer(asked: &Asked<'_>, by: &ColourBy, progress: &Progress) -> Result<WeighedInks, Cancelled> {
+    fn answer(asked: &Asked<'_>, (by, rules): &Self::Params, progress: &Progress) -> Result<WeighedInks, Cancelled> {
         progress.check()?;
         let snapshot = asked.subject.snapshot;
-        Ok(WeighedInks { inks: Inks::new(snapshot, *by), bytes: snapshot.stacks.len() * size_of::<u32>() })
+        let inks = Inks::with_categories(snapshot, *by, rules);
+        Ok(WeighedInks { inks, bytes: snapshot.stacks.len() * size_of::<u32>() })
     }
 }
 

@@ -8,6 +8,8 @@
 mod apply;
 mod arrive;
 mod aside;
+pub mod block_text;
+mod categories;
 pub mod command;
 pub mod document;
 pub mod event_rows;
@@ -21,6 +23,7 @@ pub mod opening;
 pub mod persist;
 pub mod pictures;
 pub mod samples;
+pub mod set_choice;
 pub mod source_file;
 pub mod workspace;
 
@@ -28,17 +31,18 @@ pub use command::Command;
 pub use document::{Document, DocumentId};
 pub use jobs::{JobStatus, Waker};
 pub use memo::Answer;
+pub use set_choice::{NoSet, SetChoice, SetKind, SetSpan};
 pub use workspace::{EventFilter, Place, Window, Workspace};
 
-use crate::analysis::{Asked, Query, StateAt, Subject, UsageTimeline};
-use crate::chart::{Clock, Theme};
+use crate::analysis::{Asked, Categories, Query, StateAt, Subject, UsageTimeline};
+use crate::chart::{Clock, ColourBy, Theme};
 use crate::model::{DeviceId, DeviceMemory, Item};
 use crate::raster::{LivesIndex, Raster};
 use crate::replay::{MemoryState, Replay};
 use event_rows::EventRows;
 use history::History;
 use jobs::{JobError, JobId, JobSpec, Jobs, Lane, Slot};
-use lookups::{ClockOf, FlameInksOf, InksOf, RangeTotals, WeighedClock};
+use lookups::{ClockOf, FlameInksOf, InksOf, RangeTotals, WeighedClock, WeighedInks};
 use memo::{Memo, Scope};
 use persist::Saved;
 use pictures::{Look, PictureKey, Pictures};
@@ -87,6 +91,7 @@ pub(crate) enum Message {
     Commands(Vec<Command>),
     Picture(PictureKey, Look, Raster),
     Target(PathBuf),
+    Categories(PathBuf, Categories),
     Note { text: String, is_error: bool },
 }
 
@@ -100,6 +105,7 @@ impl std::fmt::Debug for Message {
             Message::Commands(_) => "Commands",
             Message::Picture(..) => "Picture",
             Message::Target(_) => "Target",
+            Message::Categories(..) => "Categories",
             Message::Note { .. } => "Note",
         })
     }
@@ -128,6 +134,8 @@ pub struct Session {
     folder: Option<PathBuf>,
     dialogs: Option<Arc<dyn Dialogs>>,
     target: Option<(u64, PathBuf)>,
+    categories: Categories,
+    shown_set: Option<(u64, &'static str)>,
     next_document: u64,
     next_note: u64,
 }
@@ -138,7 +146,8 @@ impl Session {
         let saved = folder.as_deref().map(persist::load).unwrap_or_default();
         let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2) - 1);
         let workspace = Workspace { axis: saved.axis(), colour_by: saved.colour_by(), ..Workspace::default() };
-        Session {
+        let (categories, told) = categories::at_start(folder.as_deref(), &saved);
+        let mut session = Session {
             documents: Vec::new(),
             remembered: workspace.clone(),
             workspace,
@@ -157,9 +166,15 @@ impl Session {
             folder,
             dialogs: None,
             target: None,
+            categories,
+            shown_set: None,
             next_document: 0,
             next_note: 0,
+        };
+        for text in told {
+            session.note(text, true);
         }
+        session
     }
     /// Sets what is called, from any thread, when there is something new to show.
     pub fn set_waker(&self, waker: Waker) {
@@ -232,6 +247,10 @@ impl Session {
     pub fn target(&self) -> Option<&(u64, PathBuf)> {
         self.target.as_ref()
     }
+    /// The view in which a set of blocks was last asked to be shown, with a number that grows with each asking.
+    pub fn shown_set(&self) -> Option<(u64, &'static str)> {
+        self.shown_set
+    }
     /// Jobs under way.
     pub fn running(&self) -> Vec<JobStatus> {
         self.jobs.running()
@@ -302,6 +321,16 @@ impl Session {
     pub fn state(&self) -> Answer<MemoryState> {
         let cursor = self.workspace.place().map(|place| place.cursor).unwrap_or_default();
         self.ask::<StateAt>(cursor)
+    }
+    /// The colours of blocks by the meaning in force.
+    pub fn inks(&self) -> Answer<WeighedInks> {
+        self.inks_of(self.workspace.colour_by)
+    }
+    /// The colours of blocks by one meaning.
+    pub fn inks_of(&self, by: ColourBy) -> Answer<WeighedInks> {
+        // Only one meaning depends on the rules; the others need not be worked out anew when these change.
+        let rules = if by == ColourBy::Category { self.categories.clone() } else { Categories::built_in() };
+        self.ask::<InksOf>((by, rules))
     }
     /// The clock of the current time axis.
     pub fn clock(&self) -> Option<Arc<WeighedClock>> {

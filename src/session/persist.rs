@@ -7,6 +7,7 @@
 
 use crate::chart::{ColourBy, Theme, TimeAxis};
 use crate::model::{DeviceId, Position};
+use crate::session::set_choice::SetChoice;
 use crate::session::workspace::{Place, Window};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -39,6 +40,8 @@ pub struct Saved {
     pub zoom: f32,
     /// What is remembered of files, the newest first.
     pub files: Vec<FileMemory>,
+    /// The file of categories that was loaded; none: that of the folder, else the built-in ones.
+    pub categories: Option<PathBuf>,
 }
 
 /// Which file, and in which state: another size or time of change is another file.
@@ -138,6 +141,7 @@ impl PlaceMemory {
             selection: Vec::new(),
             range: self.range.filter(|(from, to)| from < to && *to <= end.0).map(|(from, to)| Position(from)..Position(to)),
             marks: self.marks.iter().map(|mark| Position(*mark)).filter(|mark| *mark <= end).collect(),
+            set: SetChoice::default(),
             moved: self.moved,
         }
     }
@@ -159,6 +163,7 @@ impl Default for Saved {
             layout: String::new(),
             zoom: 1.0,
             files: Vec::new(),
+            categories: None,
         }
     }
 }

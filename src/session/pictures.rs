@@ -13,7 +13,6 @@ use crate::raster::{ColourTable, LivesIndex, Raster, RasterView, StackRaster};
 use crate::replay::Replay;
 use crate::session::document::DocumentId;
 use crate::session::jobs::{JobId, JobSpec, Lane};
-use crate::session::lookups::InksOf;
 use crate::session::{Answer, Message, Session};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,6 +98,12 @@ impl Pictures {
     pub(super) fn forget_aside(&mut self) {
         self.places.retain(|key, _| !key.aside);
     }
+    /// Forgets all pictures: what their colours mean has changed.
+    pub(super) fn start_anew(&mut self, cancel: impl Fn(JobId)) {
+        for (job, _) in std::mem::take(&mut self.places).into_values().filter_map(|place| place.job) {
+            cancel(job);
+        }
+    }
     pub(super) fn forget(&mut self, document: DocumentId) {
         self.places.retain(|key, _| key.document != document);
     }
@@ -122,7 +127,7 @@ impl Session {
         {
             return shown;
         }
-        let (Some(ground), Answer::Ready(inks)) = (self.ground_of(of), self.ask::<InksOf>(look.colour_by)) else {
+        let (Some(ground), Answer::Ready(inks)) = (self.ground_of(of), self.inks_of(look.colour_by)) else {
             return shown;
         };
         let Some(replays) = document.replays.clone() else { return shown };

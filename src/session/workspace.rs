@@ -6,6 +6,7 @@
 use crate::chart::{ColourBy, TimeAxis};
 use crate::model::{Action, DeviceId, Item, Position};
 use crate::session::document::DocumentId;
+use crate::session::set_choice::SetChoice;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -55,6 +56,8 @@ pub struct Place {
     pub range: Option<Range<Position>>,
     /// Marks A, B, C …
     pub marks: Vec<Position>,
+    /// Which set of blocks the views of sets look at.
+    pub set: SetChoice,
     /// The user has moved the cursor: it is no longer put to the most telling moment.
     pub moved: bool,
 }

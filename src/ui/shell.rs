@@ -3,7 +3,7 @@
 use crate::chart::Theme;
 use crate::session::{Command, DocumentId, Session};
 use crate::ui::keys::{self, KeyDeed, Magnify};
-use crate::ui::panels::export::ExportDialog;
+use crate::ui::panels::export::{Export, ExportDialog};
 use crate::ui::panels::help::{Help, HelpPage};
 use crate::ui::panels::palette::{CommandPalette, Deed};
 use crate::ui::panels::save_picture::SavePicture;
@@ -32,6 +32,8 @@ pub struct Shell {
     /// A new tab: the start page over open documents.
     starting: bool,
     shown_documents: usize,
+    /// The number of the last set that was asked to be shown in a view.
+    shown_set: u64,
     playing: Option<f64>,
     title: String,
 }
@@ -51,6 +53,7 @@ impl Shell {
             banner_open: false,
             starting: false,
             shown_documents: 0,
+            shown_set: 0,
             playing: None,
             title: String::new(),
         }
@@ -74,7 +77,11 @@ impl Shell {
         self.shown_documents = session.documents().len();
         self.lay_out(session);
         // What lies on top has the keys: Esc closes it and does nothing else.
-        let covered = self.palette.is_open() || self.export.is_open() || self.save_picture.is_open() || self.help.is_open();
+        let covered = self.palette.is_open()
+            || self.export.is_open()
+            || self.save_picture.is_open()
+            || self.help.is_open()
+            || ui.ctx().memory(|memory| memory.top_modal_layer().is_some());
         match if covered { None } else { keys::handle(ui.ctx(), &cx) } {
             Some(KeyDeed::Palette) => self.palette.open(),
             Some(KeyDeed::Deed(deed)) => self.act(ui, &cx, deed),
@@ -82,6 +89,10 @@ impl Shell {
             None => {}
         }
         self.play(ui, &cx);
+        if let Some((number, view)) = session.shown_set().filter(|(number, _)| self.shown_set < *number) {
+            self.shown_set = number;
+            self.layout.show_view(view);
+        }
         let bar = Frame::new().fill(tokens.panel).inner_margin(Margin::symmetric(2 * UNIT as i8, UNIT as i8));
         Panel::top("menu").frame(bar).show(ui, |ui| self.menu_bar(ui, &cx));
         let starting = self.starting || session.active().is_none();
@@ -109,8 +120,11 @@ impl Shell {
         if let Some(id) = self.layout.take_wanted_picture() {
             self.ask_picture(&cx, id);
         }
-        if let Some(path) = self.export.show(ui, &cx) {
-            cx.send(Command::ExportReport(path));
+        match self.export.show(ui, &cx) {
+            Some((Export::Report, path)) => cx.send(Command::ExportReport(path)),
+            Some((Export::Categories, path)) => cx.send(Command::LoadCategories(path)),
+            // Tables ask by themselves.
+            Some((Export::Table(_), _)) | None => {}
         }
         self.save_picture.show(ui, &cx, |class| self.layout.twin(class));
         self.help.show(ui, &cx);
@@ -187,6 +201,12 @@ impl Shell {
                     cx.send(Command::Close(id));
                 }
             });
+            if item(ui, cx, "Load categories…", "") {
+                self.act(ui, cx, Deed::LoadCategories);
+            }
+            if item(ui, cx, "Use the built-in categories", "") {
+                cx.send(Command::UseBuiltInCategories);
+            }
             ui.separator();
             if item(ui, cx, "Forget what is remembered of files", "") {
                 cx.send(Command::ForgetFiles);
@@ -272,7 +292,8 @@ impl Shell {
                 self.layout.reset();
                 cx.send(Command::KeepLayout(String::new()));
             }
-            Deed::ExportReport => self.export.open(cx),
+            Deed::ExportReport => self.export.open(Export::Report, cx),
+            Deed::LoadCategories => self.export.open(Export::Categories, cx),
             Deed::ExportView => {
                 if let Some(id) = self.layout.view_at(ui.input(|input| input.pointer.hover_pos())) {
                     self.ask_picture(cx, id);

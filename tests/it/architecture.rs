@@ -44,6 +44,7 @@ const HOMES: &[(&str, &[&str])] = &[
     // The arrangement of tiles is a value of egui_tiles, which only the window knows.
     ("serde", &["format/", "report/json.rs", "report/speedscope.rs", "session/persist.rs", "ui/tiles.rs"]),
     ("serde_json", &["format/", "report/json.rs", "report/speedscope.rs", "session/persist.rs", "ui/tiles.rs"]),
+    ("regex", &["analysis/categories.rs"]),
     ("rayon", &["format/", "replay/", "analysis/", "raster/"]),
     ("hashbrown", &["*"]),
     ("rustc_hash", &["*"]),
@@ -92,7 +93,11 @@ const WINGS: &[(&str, &str, &[&str])] = &[
         "IMPORTERS",
         &["importer", "error", "source", "assembly", "fields", "finish", "records", "version", "words", "foreign"],
     ),
-    ("report", "REPORTS", &["report", "page", "facts", "json", "flame", "flame_png", "flame_svg", "folded", "speedscope"]),
+    (
+        "report",
+        "REPORTS",
+        &["report", "block_csv", "page", "facts", "json", "flame", "flame_png", "flame_svg", "folded", "speedscope"],
+    ),
     ("ui/views", "VIEWS", &["view", "usage_header"]),
 ];
 

@@ -12,6 +12,7 @@ mod naive;
 mod picture;
 mod picture_views;
 mod samples;
+mod sets;
 mod tables;
 mod truth;
 mod window;

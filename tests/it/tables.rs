@@ -2,24 +2,27 @@
 
 use crate::window::{Window_, answered, cursor, opened, place, rest, shown_window, with_sample};
 use egui_kittest::kittest::{NodeT, Queryable};
-use fragscope::analysis::{Churn, LifetimeParams, LiveBy, LiveOrder, LiveTable, LiveTableParams, Pins, StateAt, UsageTimeline};
+use fragscope::analysis::{
+    BlockOrder, BlockRow, BlockTable, BlockTableParams, Categories, Churn, GroupBy, GroupKey, LifetimeParams, Pins, StateAt,
+    UsageTimeline, Which,
+};
 use fragscope::chart::Theme;
 use fragscope::model::{Item, Position};
 use fragscope::session::samples::SAMPLES;
 use fragscope::session::{Command, Session};
 
 /// Brings a view to the front by its tab.
-fn open_tab(window: &mut Window_<'_>, title: &str) {
+pub(crate) fn open_tab(window: &mut Window_<'_>, title: &str) {
     let at = window.get_by_role_and_label(egui::accesskit::Role::Button, title).rect().center();
     click_at(window, at);
 }
 
-fn click(window: &mut Window_<'_>, label: &str) {
+pub(crate) fn click(window: &mut Window_<'_>, label: &str) {
     let at = window.get_by_label(label).rect().center();
     click_at(window, at);
 }
 
-fn click_at(window: &mut Window_<'_>, at: egui::Pos2) {
+pub(crate) fn click_at(window: &mut Window_<'_>, at: egui::Pos2) {
     window.hover_at(at);
     window.step();
     window.drag_at(at);
@@ -29,7 +32,7 @@ fn click_at(window: &mut Window_<'_>, at: egui::Pos2) {
 }
 
 /// Names of all that is on the screen and begins so, from top to bottom.
-fn named(window: &Window_<'_>, start: &str) -> Vec<(String, egui::Pos2)> {
+pub(crate) fn named(window: &Window_<'_>, start: &str) -> Vec<(String, egui::Pos2)> {
     let nodes = window.root().children_recursive();
     let text = |node: egui_kittest::Node<'_>| node.accesskit_node().label().or_else(|| node.accesskit_node().value());
     let label = nodes.filter_map(|node| Some((text(node)?, node.rect().center())));
@@ -39,7 +42,7 @@ fn named(window: &Window_<'_>, start: &str) -> Vec<(String, egui::Pos2)> {
 }
 
 /// Rows of a table: what is in the list of that name.
-fn rows(window: &Window_<'_>, list: &str) -> Vec<(String, egui::Pos2)> {
+pub(crate) fn rows(window: &Window_<'_>, list: &str) -> Vec<(String, egui::Pos2)> {
     let area = window.get_by_role_and_label(egui::accesskit::Role::ListBox, list).rect();
     let options = window.root().children_recursive();
     let options = options.filter(|node| node.accesskit_node().role() == egui::accesskit::Role::ListBoxOption);
@@ -59,6 +62,7 @@ fn the_views_behind_the_event_list_open_on_every_sample() {
             for (title, shown, needs_history) in [
                 ("Charts", "charts", true),
                 ("Live set", "live set", false),
+                ("Allocations", "allocations", true),
                 ("Segments", "segments", false),
                 ("Sizes", "histogram of sizes", false),
             ] {
@@ -81,8 +85,14 @@ fn moments(session: &Session) -> Vec<Position> {
     (0..8u32).map(|i| Position((u64::from(end) * u64::from(i) / 7) as u32)).collect()
 }
 
-fn params(at: Position, by: LiveBy) -> LiveTableParams {
-    LiveTableParams { at, by, filter: String::new(), order: LiveOrder::Bytes, descending: true }
+pub(crate) fn params(which: Which, by: GroupBy) -> BlockTableParams {
+    let (filter, categories) = (String::new(), Categories::built_in());
+    BlockTableParams { which, by, filter, order: BlockOrder::Bytes, descending: true, categories }
+}
+
+/// All rows of a table about the device in front.
+pub(crate) fn rows_of(session: &Session, table: &BlockTable) -> Vec<BlockRow> {
+    table.rows(&session.front().expect("open").2.allocations).collect()
 }
 
 #[test]
@@ -93,18 +103,19 @@ fn feet_equal_the_state_and_the_charts() {
         let usage = answered::<UsageTimeline>(&mut session, ());
         for at in moments(&session) {
             let state = answered::<StateAt>(&mut session, at);
-            for by in LiveBy::ALL {
-                let live = answered::<LiveTable>(&mut session, params(at, by));
-                let sum = |of: fn(&fragscope::analysis::LiveRow) -> u64| live.rows.iter().map(of).sum::<u64>();
+            for by in GroupBy::ALL {
+                let live = answered::<BlockTable>(&mut session, params(Which::Live { at }, by));
+                let rows = rows_of(&session, &live);
+                let sum = |of: fn(&BlockRow) -> u64| rows.iter().map(of).sum::<u64>();
                 let place = format!("{} by {} at {at:?}", sample.name, by.name());
                 assert_eq!(live.total.bytes, state.totals.allocated, "{place}");
                 assert_eq!((live.shown, sum(|row| row.sum.bytes)), (live.total, live.total.bytes), "{place}");
                 assert_eq!(sum(|row| row.sum.requested), live.total.requested, "{place}");
                 assert_eq!(sum(|row| row.sum.count), live.total.count, "{place}");
-                let mut keys: Vec<_> = live.rows.iter().map(|row| row.key).collect();
+                let mut keys: Vec<_> = rows.iter().map(|row| row.key).collect();
                 keys.sort_unstable();
                 keys.dedup();
-                assert_eq!(keys.len(), live.rows.len(), "{place}: a group twice");
+                assert_eq!(keys.len(), live.len(), "{place}: a group twice");
             }
             let pins = answered::<Pins>(&mut session, at);
             let reserved: u64 = pins.segments.iter().filter(|segment| !segment.inferred).map(|segment| segment.size).sum();
@@ -121,44 +132,46 @@ fn feet_equal_the_state_and_the_charts() {
 fn a_filter_splits_the_live_set_in_two() {
     let mut session = opened(&["fragmentation_oom"]);
     let at = place(&session).cursor;
-    let whole = answered::<LiveTable>(&mut session, params(at, LiveBy::Block));
+    let blocks = || params(Which::Live { at }, GroupBy::Block);
+    let whole = answered::<BlockTable>(&mut session, blocks());
+    let whole_rows = rows_of(&session, &whole);
     let snapshot = std::sync::Arc::clone(&session.active().expect("open").snapshot);
     let memory = &snapshot.devices.as_slice()[0];
-    let Some(fragscope::analysis::LiveKey::Block(id)) = whole.rows.first().map(|row| row.key) else { panic!("a row a block") };
+    let Some(GroupKey::Block(id)) = whole_rows.first().map(|row| row.key) else { panic!("a row a block") };
     let label = memory.allocations.get(id).label();
     for (filter, some, all) in
         [("ATTEND", true, false), ("", true, true), ("nowhere at all", false, false), (&label, true, false)]
     {
-        let asked = LiveTableParams { filter: filter.to_lowercase(), ..params(at, LiveBy::Block) };
-        let live = answered::<LiveTable>(&mut session, asked);
-        assert_eq!((!live.rows.is_empty(), live.rows.len() == whole.rows.len()), (some, all), "{filter}");
+        let asked = BlockTableParams { filter: filter.to_lowercase(), ..blocks() };
+        let live = answered::<BlockTable>(&mut session, asked);
+        assert_eq!((!live.is_empty(), live.len() == whole.len()), (some, all), "{filter}");
         assert_eq!(live.total, whole.total, "{filter}");
         let wanted = filter.to_lowercase();
-        let naive: u64 = whole
-            .rows
+        let naive: u64 = whole_rows
             .iter()
             .filter(|row| {
                 let frames = snapshot.stacks.frames(row.stack).iter();
                 let mut texts = frames.map(|frame| snapshot.stacks.line(*frame).to_lowercase());
-                let fragscope::analysis::LiveKey::Block(id) = row.key else { return false };
+                let GroupKey::Block(id) = row.key else { return false };
                 texts.any(|text| text.contains(&wanted)) || memory.allocations.get(id).label().contains(&wanted)
             })
             .map(|row| row.sum.bytes)
             .sum();
         assert_eq!(live.shown.bytes, naive, "{filter}");
     }
-    for by in LiveBy::ALL {
-        for order in [LiveOrder::Name, LiveOrder::Bytes, LiveOrder::Requested, LiveOrder::Count] {
-            let value = |row: &fragscope::analysis::LiveRow| match order {
-                LiveOrder::Name => 0,
-                LiveOrder::Bytes => row.sum.bytes,
-                LiveOrder::Requested => row.sum.requested,
-                LiveOrder::Count => row.sum.count,
+    for by in GroupBy::ALL {
+        for order in [BlockOrder::Name, BlockOrder::Bytes, BlockOrder::Requested, BlockOrder::Count] {
+            let value = |row: &BlockRow| match order {
+                BlockOrder::Bytes => row.sum.bytes,
+                BlockOrder::Requested => row.sum.requested,
+                BlockOrder::Count => row.sum.count,
+                _ => 0,
             };
-            let up = answered::<LiveTable>(&mut session, LiveTableParams { order, descending: false, ..params(at, by) });
-            let down = answered::<LiveTable>(&mut session, LiveTableParams { order, descending: true, ..params(at, by) });
-            assert!(up.rows.is_sorted_by_key(value), "{by:?} {order:?}");
-            assert!(down.rows.is_sorted_by_key(|row| std::cmp::Reverse(value(row))), "{by:?} {order:?}");
+            let asked = params(Which::Live { at }, by);
+            let up = answered::<BlockTable>(&mut session, BlockTableParams { order, descending: false, ..asked.clone() });
+            let down = answered::<BlockTable>(&mut session, BlockTableParams { order, descending: true, ..asked });
+            assert!(rows_of(&session, &up).is_sorted_by_key(value), "{by:?} {order:?}");
+            assert!(rows_of(&session, &down).is_sorted_by_key(|row| std::cmp::Reverse(value(row))), "{by:?} {order:?}");
             assert_eq!(up.total, down.total);
         }
     }
@@ -182,7 +195,7 @@ fn the_live_set_is_sorted_filtered_and_selected_by_hand() {
     window.step();
     window.get_by_role_and_label(egui::accesskit::Role::TextInput, "Holding").type_text("no such thing");
     rest(&mut window);
-    assert!(!named(&window, "No live block passes this filter").is_empty());
+    assert!(!named(&window, "No block of this set passes this filter").is_empty());
     click(&mut window, "Clear filter");
     assert_eq!(rows(&window, "live set").len(), first.len());
     click(&mut window, "Copy CSV");

@@ -1,4 +1,5 @@
-//! Asks where to save the report, and the field for a place that all such questions share.
+//! Asks for a file: where to save the report or a table, or where to read rules of categories from; and the field for
+//! a place that all such questions share.
 
 use crate::session::Command;
 use crate::ui::theme::UNIT;
@@ -6,8 +7,8 @@ use crate::ui::views::view::Cx;
 use egui::{Key, Modal, TextEdit, Ui};
 use std::path::PathBuf;
 
-/// The place a file is to be written to.
-#[derive(Default)]
+/// The place of a file, as it is typed or picked.
+#[derive(Clone, Default)]
 pub struct TargetField {
     path: String,
     seen: u64,
@@ -17,12 +18,16 @@ pub struct TargetField {
 
 impl TargetField {
     /// Suggests a name after the file in front: `resnet50-report.png`.
-    pub fn suggest(what: &str, cx: &Cx<'_>) -> TargetField {
+    pub fn suggest(what: &str, ending: &str, cx: &Cx<'_>) -> TargetField {
         let title = cx.session.active().map_or("snapshot", |document| document.title.as_str());
         let stem: String =
             title.split('.').next().unwrap_or(title).chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+        TargetField::at(format!("{stem}-{}.{ending}", what.replace(' ', "_")), cx)
+    }
+    /// Suggests a path.
+    pub fn at(path: String, cx: &Cx<'_>) -> TargetField {
         let seen = cx.session.target().map_or(0, |(number, _)| *number);
-        TargetField { path: format!("{stem}-{what}.png"), seen, fresh: true }
+        TargetField { path, seen, fresh: true }
     }
     /// Shows the field below its heading; whether it was left with Enter.
     pub fn show(&mut self, ui: &mut Ui, cx: &Cx<'_>, heading: &str) -> bool {
@@ -50,38 +55,75 @@ impl TargetField {
     }
 }
 
-/// The question where to save the report, while it is open.
-#[derive(Default)]
+/// What is to be saved, or read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Export {
+    /// The one-page report.
+    Report,
+    /// A table of blocks, by the name of its view.
+    Table(&'static str),
+    /// Nothing: rules of categories are to be read.
+    Categories,
+}
+
+/// The question for a file, while it is open.
+#[derive(Clone, Default)]
 pub struct ExportDialog {
-    target: Option<TargetField>,
+    asked: Option<(Export, TargetField)>,
 }
 
 impl ExportDialog {
     /// Opens the question with a suggestion.
-    pub fn open(&mut self, cx: &Cx<'_>) {
-        self.target = Some(TargetField::suggest("report", cx));
+    pub fn open(&mut self, what: Export, cx: &Cx<'_>) {
+        let target = match what {
+            Export::Report => TargetField::suggest("report", "png", cx),
+            Export::Table(name) => TargetField::suggest(name, "csv", cx),
+            Export::Categories => {
+                let known = cx.session.saved().categories.as_ref();
+                TargetField::at(known.map_or(String::new(), |path| path.display().to_string()), cx)
+            }
+        };
+        self.asked = Some((what, target));
     }
     /// Whether it is open: it then has the keys.
     pub fn is_open(&self) -> bool {
-        self.target.is_some()
+        self.asked.is_some()
     }
-    /// Shows it; where to save, once that is known.
-    pub fn show(&mut self, ui: &Ui, cx: &Cx<'_>) -> Option<PathBuf> {
-        let target = self.target.as_mut()?;
+    /// Shows it; what to save or read and where, once that is known.
+    pub fn show(&mut self, ui: &Ui, cx: &Cx<'_>) -> Option<(Export, PathBuf)> {
+        let (what, target) = self.asked.as_mut()?;
+        let what = *what;
         let (mut save, mut cancel) = (false, false);
-        let modal = Modal::new(egui::Id::unique("export")).frame(egui::Frame::window(ui.style())).show(ui.ctx(), |ui| {
+        let name = if let Export::Table(name) = what { name } else { "" };
+        let id = egui::Id::unique(("export", name));
+        let modal = Modal::new(id).frame(egui::Frame::window(ui.style())).show(ui.ctx(), |ui| {
             ui.set_width(120.0 * UNIT);
-            save = target.show(ui, cx, "Save the report of this moment as");
+            let heading = match what {
+                Export::Report => "Save the report of this moment as",
+                Export::Table(_) => "Save all rows of this table as",
+                Export::Categories => "Load the rules of categories from",
+            };
+            save = target.show(ui, cx, heading);
             ui.horizontal(|ui| {
-                save |= ui.button("Save").clicked();
-                target.choose_button(ui, cx);
+                let reads = what == Export::Categories;
+                save |= ui.button(if reads { "Load" } else { "Save" }).clicked();
+                if reads {
+                    if ui.button("Choose…").clicked() {
+                        cx.send(Command::AskSource);
+                    }
+                } else {
+                    target.choose_button(ui, cx);
+                }
                 cancel = ui.button("Cancel").clicked();
             });
         });
-        let path = target.path().filter(|_| save);
-        if path.is_some() || cancel || modal.should_close() {
-            self.target = None;
+        if save && let Some(path) = target.path() {
+            self.asked = None;
+            return Some((what, path));
         }
-        path
+        if cancel || modal.should_close() {
+            self.asked = None;
+        }
+        None
     }
 }

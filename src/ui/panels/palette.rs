@@ -27,6 +27,8 @@ pub enum Deed {
     Help(HelpPage),
     /// Makes everything larger or smaller.
     Magnify(Magnify),
+    /// Asks for a file of categories.
+    LoadCategories,
 }
 
 /// The palette while it is open.
@@ -128,6 +130,8 @@ fn all(session: &Session) -> Vec<(String, &'static str, Deed)> {
         add("Export report as PNG…", "", Deed::ExportReport);
         add("Save a picture of this view…", "Ctrl+E", Deed::ExportView);
     }
+    add("Load categories…", "", Deed::LoadCategories);
+    add("Use the built-in categories", "", Deed::Send(Command::UseBuiltInCategories));
     add("Reset the layout", "", Deed::ResetLayout);
     add("Forget what is remembered of files", "", Deed::Send(Command::ForgetFiles));
     add("Keys and mouse", "F1", Deed::Help(HelpPage::Keys));

@@ -46,7 +46,7 @@ impl SavePicture {
         let (scale, theme) = self.last.unwrap_or((2.0, cx.session.theme()));
         self.asked = Some(Asked {
             class,
-            target: TargetField::suggest(class.id, cx),
+            target: TargetField::suggest(class.id, "png", cx),
             on_screen: (width_pt, height_pt),
             size: PictureSize { width_pt, height_pt, scale, theme },
             making: None,

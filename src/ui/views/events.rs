@@ -7,8 +7,8 @@ use crate::model::{Action, DeviceMemory, EventIdx, Item, Position, Snapshot, Sta
 use crate::session::event_rows::EventRows;
 use crate::session::{Answer, Command, EventFilter};
 use crate::ui::theme::UNIT;
-use crate::ui::views::live_set::stack_cell;
 use crate::ui::views::view::{Cx, View, ViewClass};
+use crate::ui::widgets::block_list::stack_cell;
 use crate::ui::widgets::table::{Table, TableCell, TableColumn, TableContent, TableRow, TableSort, copy_buttons, lines};
 use crate::ui::widgets::text::time_of_day;
 use egui::{Align, Key, Layout, RichText, TextEdit, Ui};

@@ -13,12 +13,13 @@ use crate::chart::{FlameColour, FlameDrawing, FlameHit, FlameInks, FlameInput, F
 use crate::model::{DeviceMemory, Item, StackId, StackTable};
 use crate::paint;
 use crate::session::lookups::{FlameInksOf, FlameSearch};
-use crate::session::{Answer, Command};
+use crate::session::{Answer, Command, NoSet};
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::{Cx, View, ViewClass};
 use crate::ui::widgets::byte_label::copyable;
 use crate::ui::widgets::canvas::{Canvas, Gesture, canvas, zoomed};
 use crate::ui::widgets::icon::{Icon, icon_button};
+use crate::ui::widgets::set_chooser::set_chooser;
 use egui::{ComboBox, Label, Rect, RichText, ScrollArea, TextEdit, Ui, UiBuilder, vec2};
 use std::ops::Range;
 
@@ -39,10 +40,12 @@ enum When {
     Peak,
     Window,
     Marks,
+    /// The set of blocks that the allocations view shows too.
+    Set,
 }
 
 impl When {
-    const ALL: [When; 4] = [When::Cursor, When::Peak, When::Window, When::Marks];
+    const ALL: [When; 5] = [When::Cursor, When::Peak, When::Window, When::Marks, When::Set];
 
     const fn name(self) -> &'static str {
         match self {
@@ -50,6 +53,7 @@ impl When {
             When::Peak => "at the peak",
             When::Window => "over the window",
             When::Marks => "between marks",
+            When::Set => "a set of blocks",
         }
     }
 }
@@ -66,6 +70,8 @@ struct Flame {
     when: When,
     counter: LiveCounter,
     sum: WindowSum,
+    /// The number of the last set that was asked to be shown here.
+    shown_set: u64,
     /// Which two of the marks are compared, from and to.
     marks: (usize, usize),
     shape: FlameShape,
@@ -88,6 +94,7 @@ impl Default for Flame {
             when: When::default(),
             counter: LiveCounter::default(),
             sum: WindowSum::default(),
+            shown_set: 0,
             marks: (0, 1),
             shape: FlameShape::default(),
             direction: FlameDirection::default(),
@@ -106,6 +113,9 @@ impl View for Flame {
         let Some((document, _, memory)) = cx.session.front() else {
             return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
         };
+        if let Some((number, "flame")) = cx.session.shown_set().filter(|(number, _)| self.shown_set < *number) {
+            (self.shown_set, self.when) = (number, When::Set);
+        }
         self.controls(ui, cx);
         let of = match self.wanted(cx, memory) {
             Wanted::Of(of) => of,
@@ -162,6 +172,11 @@ impl Flame {
                 }
                 None => Wanted::NotYet,
             },
+            When::Set => match cx.session.which() {
+                Ok(which) => Wanted::Of(FlameOf::Set(which)),
+                Err(NoSet::NotYet) => Wanted::NotYet,
+                Err(NoSet::Choose(sentence)) => Wanted::Nothing(sentence),
+            },
             When::Marks => {
                 let marks = cx.place().map_or(&[][..], |place| &place.marks);
                 match (marks.get(self.marks.0), marks.get(self.marks.1)) {
@@ -188,6 +203,7 @@ impl Flame {
                     ];
                     choice(ui, "Count", sums, &mut self.sum);
                 }
+                When::Set => set_chooser(ui, cx),
                 When::Cursor | When::Peak | When::Marks => {
                     choice(ui, "Count", LiveCounter::ALL.map(|counter| (counter, counter.name())), &mut self.counter);
                 }

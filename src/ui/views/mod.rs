@@ -1,11 +1,13 @@
 //! The tiles of the window. [`VIEWS`] is the register: one line a view, in the order of the View menu.
 
 pub mod address_time;
+pub mod allocations;
 pub mod charts;
 pub mod details;
 pub mod events;
 pub mod flame;
 pub mod live_set;
+pub mod marks;
 pub mod segment_map;
 pub mod segments;
 pub mod sizes;
@@ -23,6 +25,8 @@ pub const VIEWS: &[ViewClass] = &[
     flame::CLASS,
     charts::CLASS,
     live_set::CLASS,
+    allocations::CLASS,
+    marks::CLASS,
     segments::CLASS,
     sizes::CLASS,
     address_time::CLASS,

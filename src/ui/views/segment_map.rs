@@ -5,7 +5,6 @@ use crate::chart::segment_map::{self as chart, SegmentMapInput};
 use crate::model::{Action, BlockState, DeviceMemory, Item, Snapshot};
 use crate::paint;
 use crate::replay::MemoryState;
-use crate::session::lookups::InksOf;
 use crate::session::{Answer, Command};
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::{Cx, View, ViewClass};
@@ -49,7 +48,7 @@ impl View for SegmentMap {
             }
             self.focus = self.focus.filter(|address| state.segment_at(*address).is_some());
             self.header(ui, cx, state);
-            let Answer::Ready(inks) = cx.ask::<InksOf>(cx.session.workspace().colour_by) else { return };
+            let Answer::Ready(inks) = cx.session.inks() else { return };
             let size = ui.available_size();
             let input = SegmentMapInput {
                 snapshot: &document.snapshot,

@@ -10,8 +10,8 @@ use crate::chart::ink::{pool_name, stream_name};
 use crate::model::{BlockState, Item, SegmentId, Snapshot, StreamId};
 use crate::session::Command;
 use crate::ui::theme::UNIT;
-use crate::ui::views::live_set::{share, stack_cell, with_foot};
 use crate::ui::views::view::{Cx, View, ViewClass};
+use crate::ui::widgets::block_list::{share, stack_cell, with_foot};
 use crate::ui::widgets::byte_label::byte_label;
 use crate::ui::widgets::table::{
     Table, TableCell, TableColumn, TableContent, TableRow, TableSort, TableTouch, copy_buttons, lines,

@@ -2,7 +2,6 @@
 
 use crate::chart::{ColourBy, Ink, Palette};
 use crate::paint::colour;
-use crate::session::lookups::InksOf;
 use crate::session::{Answer, Command};
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::Cx;
@@ -26,7 +25,7 @@ pub fn chooser(ui: &mut Ui, cx: &Cx<'_>) {
 /// The meanings, as far as they fit.
 pub fn legend(ui: &mut Ui, cx: &Cx<'_>) {
     let Some((document, ..)) = cx.session.front() else { return };
-    let Answer::Ready(inks) = cx.ask::<InksOf>(cx.session.workspace().colour_by) else { return };
+    let Answer::Ready(inks) = cx.session.inks() else { return };
     for (meaning, name) in inks.inks.legend(&document.snapshot).into_iter().take(8) {
         swatch(ui, cx.tokens.palette, Ink::Block(meaning));
         ui.label(egui::RichText::new(name).small().color(cx.tokens.weak));

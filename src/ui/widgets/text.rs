@@ -1,19 +1,8 @@
 //! How things are called on the screen.
 
 use crate::base::grouped;
-use crate::chart::text::{file_name, telling_frame};
-use crate::model::{Position, StackId, StackTable};
-
-/// The frame that names a stack, in one line: `forward  mlp.py:41`.
-pub fn telling_line(stacks: &StackTable, stack: StackId) -> Option<String> {
-    let (frame, _) = telling_frame(stacks, stack)?;
-    Some(format!("{}  {}:{}", stacks.function(frame), file_name(stacks.file(frame)), stacks.frame(frame).line))
-}
-
-/// What stands where a stack would.
-pub const fn no_stack(stack: StackId) -> &'static str {
-    if stack.0 == StackId::ABSENT.0 { "no stack was kept" } else { "no Python stack" }
-}
+pub use crate::chart::block_words::{no_stack, telling_line};
+use crate::model::Position;
 
 /// A moment: `event 35 572`, or `start`.
 pub fn moment(position: Position) -> String {
