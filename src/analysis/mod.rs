@@ -5,6 +5,8 @@
 
 pub mod capacity;
 pub mod curve;
+pub mod find;
+pub mod find_words;
 pub mod flame;
 pub mod flame_search;
 pub mod fragmentation;
@@ -21,6 +23,8 @@ pub mod summary;
 pub mod timeline;
 
 pub use curve::{Curve, Extremes};
+pub use find::{Found, FoundHere, FoundKey, FoundStep};
+pub use find_words::{FIND_HELP, FindTerms};
 pub use flame::{FlameDirection, FlameLabel, FlameNode, FlameNodeId, FlameOf, FlameParams, FlameTree, LiveCounter, WindowSum};
 pub use flame_search::{FlameMatch, FlameMatches};
 pub use fragmentation::{Fragmentation, PoolCurves};

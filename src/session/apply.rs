@@ -84,6 +84,8 @@ impl Session {
                 None => place.marks.push(place.cursor),
             }),
             Command::SetFilter(filter) => self.workspace.filter = filter,
+            Command::SetFind(text) => self.set_find(text),
+            Command::StepFind { forward } => self.step_find(forward),
             Command::SetAxis(axis) => self.set_axis(axis),
             Command::SetColourBy(by) => {
                 self.workspace.colour_by = by;
@@ -207,7 +209,7 @@ impl Session {
         self.workspace = workspace;
     }
 
-    fn change_place(&mut self, change: impl FnOnce(&mut Place)) {
+    pub(super) fn change_place(&mut self, change: impl FnOnce(&mut Place)) {
         if let Some(place) = self.workspace.front().and_then(|front| self.workspace.places.get_mut(&front)) {
             change(place);
         }

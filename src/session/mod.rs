@@ -11,6 +11,7 @@ pub mod command;
 pub mod document;
 pub mod event_rows;
 mod export;
+pub mod find;
 pub mod history;
 pub mod jobs;
 pub mod lookups;
@@ -26,9 +27,9 @@ pub use command::Command;
 pub use document::{Document, DocumentId};
 pub use jobs::{JobStatus, Waker};
 pub use memo::Answer;
-pub use workspace::{EventFilter, Place, Window, Workspace};
+pub use workspace::{EventFilter, Find, Place, Window, Workspace};
 
-use crate::analysis::{Asked, Query, StateAt, Subject, UsageTimeline};
+use crate::analysis::{Asked, Found, Query, StateAt, Subject, UsageTimeline};
 use crate::chart::{Clock, Theme};
 use crate::model::{DeviceId, DeviceMemory, Item};
 use crate::raster::{LivesIndex, Raster};
@@ -117,6 +118,7 @@ pub struct Session {
     commands: RefCell<Vec<Command>>,
     hovered: Option<Item>,
     hover_next: Cell<Option<Item>>,
+    stepping: find::Stepping,
     notes: Vec<Note>,
     saved: Saved,
     folder: Option<PathBuf>,
@@ -144,6 +146,7 @@ impl Session {
             commands: RefCell::default(),
             hovered: None,
             hover_next: Cell::new(None),
+            stepping: find::Stepping::default(),
             notes: Vec::new(),
             saved,
             folder,
@@ -171,6 +174,7 @@ impl Session {
         for command in self.commands.take() {
             self.apply(command);
         }
+        self.step_when_found();
         let settling = self.history.feed(now_s, &self.workspace);
         Tick { again_after_s: settling.then_some(history::SETTLE_S) }
     }
@@ -325,6 +329,7 @@ fn needs_replays<Q: Query>() -> bool {
         TypeId::of::<FlameInksOf>(),
         TypeId::of::<LivesIndex>(),
         TypeId::of::<RangeTotals>(),
+        TypeId::of::<Found>(),
         TypeId::of::<EventRows>(),
     ];
     !without.contains(&TypeId::of::<Q>())

@@ -3,7 +3,6 @@
 use crate::model::Position;
 use crate::session::Command;
 use crate::ui::panels::palette::Deed;
-use crate::ui::views::events::filter_field;
 use crate::ui::views::view::Cx;
 use egui::{Context, Key, Modifiers};
 
@@ -18,6 +17,8 @@ pub enum KeyDeed {
     Deed(Deed),
     /// The command palette.
     Palette,
+    /// The search over all views.
+    Find,
     /// Play through the window, or stop.
     Play,
 }
@@ -48,8 +49,15 @@ pub fn handle(context: &Context, cx: &Cx<'_>) -> Option<KeyDeed> {
         return Some(KeyDeed::Deed(Deed::ExportView));
     }
     if pressed(ctrl, Key::F) {
-        context.memory_mut(|memory| memory.request_focus(filter_field()));
-        return Some(KeyDeed::Deed(Deed::ShowView("events")));
+        return Some(KeyDeed::Find);
+    }
+    // Without a search the key is left to the event list, which goes on through its filter.
+    if cx.session.find().terms().is_some() {
+        for (modifiers, forward) in [(Modifiers::SHIFT, false), (Modifiers::NONE, true)] {
+            if pressed(modifiers, Key::F3) {
+                cx.send(Command::StepFind { forward });
+            }
+        }
     }
     if context.egui_wants_keyboard_input() {
         return None;

@@ -4,6 +4,7 @@ use crate::chart::Theme;
 use crate::session::{Command, Session};
 use crate::ui::keys::{self, KeyDeed};
 use crate::ui::panels::export::{Export, ExportDialog};
+use crate::ui::panels::find::FindBar;
 use crate::ui::panels::palette::{CommandPalette, Deed};
 use crate::ui::panels::welcome::Welcome;
 use crate::ui::panels::{banner, documents, jobs, scrubber};
@@ -23,6 +24,7 @@ pub struct Shell {
     welcome: Welcome,
     palette: CommandPalette,
     export: ExportDialog,
+    find: FindBar,
     banner_open: bool,
     /// A new tab: the start page over open documents.
     starting: bool,
@@ -41,6 +43,7 @@ impl Shell {
             welcome: Welcome::default(),
             palette: CommandPalette::default(),
             export: ExportDialog::default(),
+            find: FindBar::default(),
             banner_open: false,
             starting: false,
             shown_documents: 0,
@@ -71,6 +74,7 @@ impl Shell {
         let covered = self.palette.is_open() || self.export.is_open();
         match if covered { None } else { keys::handle(ui.ctx(), &cx) } {
             Some(KeyDeed::Palette) => self.palette.open(),
+            Some(KeyDeed::Find) => self.find.open(),
             Some(KeyDeed::Deed(deed)) => self.act(ui, &cx, deed),
             Some(KeyDeed::Play) => self.playing = if self.playing.is_some() { None } else { Some(f64::from(cx.cursor().0)) },
             None => {}
@@ -79,6 +83,9 @@ impl Shell {
         let bar = Frame::new().fill(tokens.panel).inner_margin(Margin::symmetric(2 * UNIT as i8, UNIT as i8));
         Panel::top("menu").frame(bar).show(ui, |ui| self.menu_bar(ui, &cx));
         let starting = self.starting || session.active().is_none();
+        if !starting && self.find.is_open(&cx) {
+            Panel::top("find").frame(bar).show(ui, |ui| self.find.show(ui, &cx));
+        }
         if !starting && banner::is_needed(&cx) {
             Panel::top("coverage").frame(bar).show(ui, |ui| banner::show(ui, &cx, &mut self.banner_open));
         }
@@ -138,6 +145,12 @@ impl Shell {
                     cx.send(Command::SetTheme(other));
                 }
                 if cx.session.active().is_some() {
+                    if icon_button(ui, Icon::Find, "Find in all views", true)
+                        .on_hover_text("Find in all views (Ctrl+F)")
+                        .clicked()
+                    {
+                        self.find.toggle(cx);
+                    }
                     legend::chooser(ui, cx);
                 }
                 documents::device_picker(ui, cx);
@@ -215,6 +228,9 @@ impl Shell {
                 });
             }
             ui.separator();
+            if item(ui, cx, "Find in all views…", "Ctrl+F") {
+                self.find.open();
+            }
             for (title, keys, command) in [
                 ("Show the whole trace", "", Command::Fit),
                 ("Frame the selection", "F", Command::FrameSelection),
@@ -242,6 +258,7 @@ impl Shell {
                 self.layout.reset();
                 cx.send(Command::KeepLayout(String::new()));
             }
+            Deed::Find => self.find.open(),
             Deed::ExportReport => self.export.open(Export::Report, cx),
             Deed::ExportView => {
                 if let Some(id) = self.layout.view_at(ui.input(|input| input.pointer.hover_pos())) {

@@ -5,6 +5,7 @@ mod charts;
 mod cli;
 mod display;
 mod engine;
+mod find;
 mod flame;
 mod format;
 mod naive;

@@ -3,6 +3,7 @@
 //! Always: rows are addressed by number, never by a height in points: a list of five million rows is a
 //! hundred million points high, where `f32` has steps of eight. The scroll bar maps to row numbers too.
 
+use crate::analysis::Found;
 use crate::base::{Bytes, grouped};
 use crate::model::{Action, DeviceMemory, EventIdx, Item, Position, Snapshot};
 use crate::session::event_rows::EventRows;
@@ -19,11 +20,6 @@ pub const CLASS: ViewClass = ViewClass {
     help: "Every event of the trace. Filter by action and text, go to an event by its number.",
     open: || Box::new(Events::default()),
 };
-
-/// The filter's text field, for Ctrl+F.
-pub fn filter_field() -> egui::Id {
-    egui::Id::unique("event filter text")
-}
 
 #[derive(Default)]
 struct Events {
@@ -75,7 +71,7 @@ impl Events {
             let mut text = filter.text.clone();
             let label = ui.label("Filter");
             let field = TextEdit::singleline(&mut text)
-                .id(filter_field())
+                .id(egui::Id::unique("event filter text"))
                 .hint_text("function, file, address or label")
                 .align(egui::Align2::LEFT_CENTER)
                 .desired_width(55.0 * UNIT);
@@ -111,7 +107,7 @@ impl Events {
                 }
             }
             if let Some(rows) = rows.value().filter(|rows| !rows.is_empty()) {
-                // F3 goes to the next event that passes, and from the last to the first.
+                // Where nothing is searched for, F3 goes to the next event that passes, and from the last to the first.
                 if ui.input(|input| input.key_pressed(Key::F3)) {
                     let next = cx.cursor().event().map_or(0, |event| rows.row_behind(event));
                     if let Some(event) = rows.event(next) {
@@ -160,13 +156,14 @@ impl Events {
         let first = self.top.floor() as usize;
         let shift = (self.top.fract() * f64::from(ROW)) as f32;
         let clip = ui.painter().clip_rect();
+        let found = cx.session.found();
         ui.set_clip_rect(body.intersect(clip));
         for (i, row) in (first..rows.len()).take(fits as usize + 2).enumerate() {
             let Some(event) = rows.event(row) else { break };
             let min = pos2(body.min.x, body.min.y + i as f32 * ROW - shift);
             let rect = Rect::from_min_size(min, vec2(body.width(), ROW));
             if rect.min.y < body.max.y {
-                event_row(ui, cx, rect, snapshot, memory, event);
+                event_row(ui, cx, rect, (snapshot, memory), event, found.as_deref());
             }
         }
         ui.set_clip_rect(clip);
@@ -229,14 +226,29 @@ fn for_columns(rect: Rect, memory: &DeviceMemory, mut cell: impl FnMut(usize, Re
     }
 }
 
-fn event_row(ui: &mut Ui, cx: &Cx<'_>, rect: Rect, snapshot: &Snapshot, memory: &DeviceMemory, event: EventIdx) {
+fn event_row(
+    ui: &mut Ui,
+    cx: &Cx<'_>,
+    rect: Rect,
+    (snapshot, memory): (&Snapshot, &DeviceMemory),
+    event: EventIdx,
+    found: Option<&Found>,
+) {
     let entry = memory.trace.entry(event);
     let response = ui.interact(rect, ui.scope_id().with(("event", event.0)), Sense::click());
     let here = cx.cursor() == Position::after(event);
     let selected = cx.selected() == Some(Item::Event(event));
     let subject = memory.subject(event).map(Item::Allocation);
-    let related = subject.is_some() && (cx.selected() == subject || cx.hovered() == subject);
+    let its_stack = |item: Option<Item>| match (item, memory.subject(event)) {
+        (Some(Item::Stack(stack)), Some(id)) => snapshot.stacks.are_alike(memory.allocations.stacks()[id.0 as usize], stack),
+        _ => false,
+    };
+    let related = subject.is_some() && (cx.selected() == subject || cx.hovered() == subject || its_stack(cx.selected()));
+    let found = found.map(|found| found.has_event(memory, event));
     let painter = ui.painter();
+    if found == Some(true) {
+        painter.rect_filled(rect, 0.0, cx.tokens.found_row);
+    }
     if here || selected || related {
         painter.rect_filled(rect, 0.0, cx.tokens.selected_row);
     } else if response.hovered() {
@@ -277,6 +289,7 @@ fn event_row(ui: &mut Ui, cx: &Cx<'_>, rect: Rect, snapshot: &Snapshot, memory: 
             2 | 3 if entry.action == Action::Oom => cx.tokens.error,
             6 if !has_stack => cx.tokens.weak,
             0 | 1 | 4 | 5 => cx.tokens.weak,
+            _ if found == Some(false) => cx.tokens.weak,
             _ => cx.tokens.text,
         };
         let (at, align) =

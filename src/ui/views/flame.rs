@@ -4,7 +4,8 @@
 //! is the root of the tree that is drawn, to the byte, and its heading names the moment of that very tree.
 
 use crate::analysis::{
-    FlameDirection, FlameLabel, FlameMatches, FlameNodeId, FlameOf, FlameParams, FlameTree, LiveCounter, UsageTimeline, WindowSum,
+    FlameDirection, FlameLabel, FlameMatches, FlameNodeId, FlameOf, FlameParams, FlameTree, FoundKey, LiveCounter, UsageTimeline,
+    WindowSum,
 };
 use crate::base::grouped;
 use crate::chart::flame as chart;
@@ -12,7 +13,7 @@ use crate::chart::flame_words::{describe, empty_sentence, exact_value, heading, 
 use crate::chart::{FlameColour, FlameDrawing, FlameHit, FlameInks, FlameInput, FlameShape};
 use crate::model::{DeviceMemory, Item, StackId, StackTable};
 use crate::paint;
-use crate::session::lookups::{FlameInksOf, FlameSearch};
+use crate::session::lookups::{FlameFound, FlameInksOf, FlameSearch};
 use crate::session::{Answer, Command};
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::{Cx, View, ViewClass};
@@ -124,6 +125,18 @@ impl View for Flame {
                         cx,
                         &Shown { memory, tree: &found.tree, stacks, inks: &inks.inks, matches: Some(&found.matches) },
                     );
+                });
+            }
+        }
+        // Without a search of its own it shows what the search of all views found.
+        if self.text.trim().is_empty()
+            && let Some(found) = cx.session.found()
+        {
+            let searched = cx.ask::<FlameFound>((params, FoundKey(found)));
+            if searched.value().is_some() {
+                return cx.show(ui, &searched, |ui, found| {
+                    let matches = Some(&found.matches);
+                    self.show(ui, cx, &Shown { memory, tree: &found.tree, stacks, inks: &inks.inks, matches });
                 });
             }
         }

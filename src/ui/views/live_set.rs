@@ -4,7 +4,7 @@
 //! both sums where one is.
 
 use crate::analysis::framework::FrameworkFrames;
-use crate::analysis::{LiveBy, LiveKey, LiveOrder, LiveRow, LiveSum, LiveTable, LiveTableParams};
+use crate::analysis::{Found, LiveBy, LiveKey, LiveOrder, LiveRow, LiveSum, LiveTable, LiveTableParams};
 use crate::base::id::Id as _;
 use crate::base::{Bytes, StringId, grouped};
 use crate::chart::ink::{pool_name, stream_name};
@@ -216,17 +216,28 @@ fn row(cx: &Cx<'_>, snapshot: &Snapshot, memory: &DeviceMemory, live: &LiveTable
     let item = item(row);
     let its = |other: Item| match other {
         Item::Allocation(id) => matches!(row.key, LiveKey::Stack(stack)
-            if memory.allocations.stacks().get(id.row()).is_some_and(|other| same_stack(snapshot, *other, stack))),
+            if memory.allocations.stacks().get(id.row()).is_some_and(|other| snapshot.stacks.are_alike(*other, stack))),
+        Item::Stack(other) => {
+            matches!(row.key, LiveKey::Stack(_) | LiveKey::Block(_)) && snapshot.stacks.are_alike(other, row.stack)
+        }
         _ => false,
     };
-    let selected = cx.selected() == Some(item) && matches!(row.key, LiveKey::Stack(_) | LiveKey::Block(_));
+    let own = matches!(row.key, LiveKey::Stack(_)) && matches!(cx.selected(), Some(other @ Item::Stack(_)) if its(other));
+    let selected = own || (cx.selected() == Some(item) && matches!(row.key, LiveKey::Block(_)));
     let related = cx.selected().is_some_and(its) || cx.hovered().is_some_and(its);
-    TableRow { name, cells, selected, related, ..TableRow::default() }
+    let found = cx.session.found().and_then(|found| holds_found(cx, row, &found));
+    TableRow { name, cells, selected, related, found, ..TableRow::default() }
 }
 
-/// Whether two ids are one stack: all that have no frames are.
-fn same_stack(snapshot: &Snapshot, a: StackId, b: StackId) -> bool {
-    a == b || (snapshot.stacks.frames(a).is_empty() && snapshot.stacks.frames(b).is_empty())
+/// Whether a row holds what was found. Rows of several stacks are known by the largest of them.
+fn holds_found(cx: &Cx<'_>, row: &LiveRow, found: &Found) -> Option<bool> {
+    let here = cx.session.found_here()?;
+    let here = here.value()?;
+    Some(match row.key {
+        LiveKey::Block(id) => found.has(id),
+        LiveKey::Size(size) => here.has_size(size),
+        _ => here.has_stack(found, row.stack),
+    })
 }
 
 /// Where something was allocated, its innermost frames told on hover.

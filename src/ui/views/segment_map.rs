@@ -51,6 +51,7 @@ impl View for SegmentMap {
             self.header(ui, cx, state);
             let Answer::Ready(inks) = cx.ask::<InksOf>(cx.session.workspace().colour_by) else { return };
             let size = ui.available_size();
+            let found = cx.session.found();
             let input = SegmentMapInput {
                 snapshot: &document.snapshot,
                 memory,
@@ -64,6 +65,7 @@ impl View for SegmentMap {
                 request: failed_request(memory, state),
                 selected: cx.selected(),
                 hovered: cx.hovered(),
+                found: found.as_deref(),
             };
             self.scroll(ui, cx, &document.snapshot, input);
         });

@@ -25,6 +25,8 @@ pub enum Icon {
     Folded,
     /// What was hidden is shown.
     Unfolded,
+    /// To look for something.
+    Find,
     /// Something to know.
     Caution,
 }
@@ -99,6 +101,10 @@ pub fn draw(painter: &Painter, at: Pos2, icon: Icon, colour: Color32) {
         }
         Icon::Unfolded => {
             painter.add(Shape::convex_polygon(vec![p(0.0, 3.0), p(-4.0, -2.0), p(4.0, -2.0)], colour, Stroke::NONE));
+        }
+        Icon::Find => {
+            painter.circle_stroke(p(-1.2, -1.2), 4.0, Stroke::new(1.4, colour));
+            painter.line_segment([p(1.8, 1.8), p(5.4, 5.4)], Stroke::new(1.8, colour));
         }
         Icon::Caution => {
             painter.add(Shape::closed_line(vec![p(0.0, -6.0), p(6.5, 5.5), p(-6.5, 5.5)], Stroke::new(1.3, colour)));

@@ -76,6 +76,8 @@ pub struct TableRow {
     pub selected: bool,
     /// Whether it belongs to what the pointer is on, in whichever view.
     pub related: bool,
+    /// Whether it holds what is searched for; none: nothing is searched for, or it can hold nothing of the kind.
+    pub found: Option<bool>,
     /// Whether it can be unfolded, and is.
     pub unfolded: Option<bool>,
     /// How far it stands in, in levels.
@@ -235,6 +237,9 @@ fn show_row(
 ) {
     let response = ui.interact(rect, ui.scope_id().with((content.name, place)), Sense::click());
     response.widget_info(|| WidgetInfo::selected(Role::ListBoxOption, true, row.selected, &row.name));
+    if row.found == Some(true) {
+        ui.painter().rect_filled(rect, 0.0, cx.tokens.found_row);
+    }
     if row.selected || row.related {
         ui.painter().rect_filled(rect, 0.0, cx.tokens.selected_row);
     } else if response.hovered() {
@@ -260,7 +265,8 @@ fn show_row(
         if pointer.is_some_and(|at| cell.contains(at)) && !shown.exact.is_empty() {
             told = Some(shown.exact.clone());
         }
-        write(ui.painter(), ui, cell, column.number, shown, if shown.weak { cx.tokens.weak } else { cx.tokens.text });
+        let weak = shown.weak || row.found == Some(false);
+        write(ui.painter(), ui, cell, column.number, shown, if weak { cx.tokens.weak } else { cx.tokens.text });
     }
     if response.hovered() {
         touch.hovered = Some(place);
