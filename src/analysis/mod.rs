@@ -6,6 +6,7 @@
 pub mod capacity;
 pub mod curve;
 pub mod find;
+mod find_match;
 pub mod find_words;
 pub mod flame;
 pub mod flame_search;

@@ -278,7 +278,9 @@ impl<'a, 'b> Canvas<'a, 'b> {
         let area = Area::new(x0, y0, x0 + width, y0 + self.row);
         if (2.0 * self.cell).max(2.0) <= width {
             self.flush(cell, y0);
-            self.drawing.push_item(Shape::Outline(area, 1.0), Ink::SegmentBorder, Some(item));
+            let found = self.input.found.is_some_and(|found| found.has_segment(segment.id));
+            let (ink, line) = if found { (Ink::Text, 1.5) } else { (Ink::SegmentBorder, 1.0) };
+            self.drawing.push_item(Shape::Outline(area, line), ink, Some(item));
         } else {
             self.sliver(area, item);
         }

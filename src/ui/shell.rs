@@ -72,6 +72,9 @@ impl Shell {
         self.take_picture(ui, &cx);
         // What lies on top has the keys: Esc closes it and does nothing else.
         let covered = self.palette.is_open() || self.export.is_open();
+        if !covered {
+            self.find.read_escape(ui.ctx(), &cx);
+        }
         match if covered { None } else { keys::handle(ui.ctx(), &cx) } {
             Some(KeyDeed::Palette) => self.palette.open(),
             Some(KeyDeed::Find) => self.find.open(),

@@ -435,8 +435,6 @@ fn keys_do_what_the_menu_says() {
 fn typing_in_the_filter_is_no_command() {
     let mut window = with_sample("fragmentation_oom");
     let before = cursor(&window);
-    window.get_by_label("Events").click();
-    rest(&mut window);
     window.get_by_role_and_label(egui::accesskit::Role::TextInput, "Filter").focus();
     rest(&mut window);
     window.get_by_role_and_label(egui::accesskit::Role::TextInput, "Filter").type_text("attend");

@@ -11,7 +11,7 @@ use crate::ui::views::view::Cx;
 use crate::ui::widgets::byte_label::byte_label;
 use crate::ui::widgets::icon::{Icon, icon, icon_button};
 use egui::text::{CCursor, CCursorRange};
-use egui::{Align, Grid, Key, Label, Layout, RichText, TextEdit, Ui};
+use egui::{Align, Grid, Key, Label, Layout, Modifiers, RichText, TextEdit, Ui};
 
 /// The bar. It stands there too while something is searched for, however that came.
 #[derive(Default)]
@@ -19,6 +19,8 @@ pub struct FindBar {
     open: bool,
     /// The field is to get the keys in this frame.
     focus: bool,
+    /// It had them in the last frame.
+    has_keys: bool,
 }
 
 impl FindBar {
@@ -32,6 +34,13 @@ impl FindBar {
             self.close(cx);
         } else {
             self.open();
+        }
+    }
+    /// Esc in the field closes the bar. Asked before other keys are read: pressed elsewhere Esc has another meaning.
+    pub fn read_escape(&mut self, context: &egui::Context, cx: &Cx<'_>) {
+        let had_keys = std::mem::take(&mut self.has_keys);
+        if had_keys && context.input_mut(|input| input.consume_key(Modifiers::NONE, Key::Escape)) {
+            self.close(cx);
         }
     }
     /// Whether it is to be shown.
@@ -79,10 +88,9 @@ impl FindBar {
             .desired_width(width);
         let mut output = field.show(ui);
         let response = output.response.response.clone();
-        let valid = cx.session.find().error().is_none();
         response.widget_info(|| {
             let mut info = egui::WidgetInfo::text_edit(true, text.as_str(), text.as_str(), "");
-            info.label = Some(if valid { "Find in all views" } else { "Find in all views: cannot be read" }.to_owned());
+            info.label = Some("Find in all views".to_owned());
             info
         });
         if std::mem::take(&mut self.focus) {
@@ -91,17 +99,11 @@ impl FindBar {
             output.state.cursor.set_char_range(Some(all));
             output.state.store(ui.ctx(), id);
         }
-        if response.lost_focus() {
-            let (escape, enter, shift) =
-                ui.input(|input| (input.key_pressed(Key::Escape), input.key_pressed(Key::Enter), input.modifiers.shift));
-            if escape {
-                return self.close(cx);
-            }
-            if enter {
-                cx.send(Command::StepFind { forward: !shift });
-                response.request_focus();
-            }
+        if response.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter)) {
+            cx.send(Command::StepFind { forward: !ui.input(|input| input.modifiers.shift) });
+            response.request_focus();
         }
+        self.has_keys = response.has_focus();
         if response.changed() {
             cx.send(Command::SetFind(text));
         }

@@ -123,7 +123,14 @@ impl View for Flame {
                     self.show(
                         ui,
                         cx,
-                        &Shown { memory, tree: &found.tree, stacks, inks: &inks.inks, matches: Some(&found.matches) },
+                        &Shown {
+                            memory,
+                            tree: &found.tree,
+                            stacks,
+                            inks: &inks.inks,
+                            matches: Some(&found.matches),
+                            of_all_views: false,
+                        },
                     );
                 });
             }
@@ -136,12 +143,18 @@ impl View for Flame {
             if searched.value().is_some() {
                 return cx.show(ui, &searched, |ui, found| {
                     let matches = Some(&found.matches);
-                    self.show(ui, cx, &Shown { memory, tree: &found.tree, stacks, inks: &inks.inks, matches });
+                    self.show(
+                        ui,
+                        cx,
+                        &Shown { memory, tree: &found.tree, stacks, inks: &inks.inks, matches, of_all_views: true },
+                    );
                 });
             }
         }
         let tree = cx.ask::<FlameTree>(params);
-        cx.show(ui, &tree, |ui, tree| self.show(ui, cx, &Shown { memory, tree, stacks, inks: &inks.inks, matches: None }));
+        cx.show(ui, &tree, |ui, tree| {
+            self.show(ui, cx, &Shown { memory, tree, stacks, inks: &inks.inks, matches: None, of_all_views: false })
+        });
     }
 }
 
@@ -152,6 +165,8 @@ struct Shown<'a> {
     stacks: &'a StackTable,
     inks: &'a FlameInks,
     matches: Option<&'a FlameMatches>,
+    /// The matches are what the search of all views found, not what was typed here.
+    of_all_views: bool,
 }
 
 impl Flame {
@@ -407,11 +422,15 @@ fn header(ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>, memory: &DeviceMemory) {
         let Some(found) = shown.matches else { return };
         ui.label(RichText::new("·").color(cx.tokens.weak));
         if found.hits == 0 {
-            ui.label("no frame matches");
+            ui.label(if shown.of_all_views { "nothing of what was found" } else { "no frame matches" });
             return;
         }
-        let frames =
-            if found.hits == 1 { "1 box matches".to_owned() } else { format!("{} boxes match", grouped(found.hits.into())) };
+        let frames = match (found.hits, shown.of_all_views) {
+            (1, true) => "found at 1 stack".to_owned(),
+            (hits, true) => format!("found at {} stacks", grouped(hits.into())),
+            (1, false) => "1 box matches".to_owned(),
+            (hits, false) => format!("{} boxes match", grouped(hits.into())),
+        };
         let share = if of.is_difference() { String::new() } else { format!(", {}", share_text(found.weight, root.weight)) };
         let sum = format!("{frames}, together {}{share}", exact_value(of, found.value));
         copyable(ui, RichText::new(sum).color(cx.tokens.accent), "", &found.value.to_string());
