@@ -77,7 +77,7 @@ const FRONTS: [&str; 9] = ["events", "flame", "charts", "live_set", "allocations
 
 /// What a hand does from one frame to the next: the window, the frame's number, the number of events.
 type Act = fn(&mut Window, u32, u32);
-const ACTS: [(&str, Act); 4] = [
+const ACTS: [(&str, Act); 5] = [
     ("zooming at the pointer", |window, n, _| {
         let into = n % 100 < 50;
         window.wheel(if into { 60.0 } else { -60.0 }, Modifiers::NONE);
@@ -96,7 +96,17 @@ const ACTS: [(&str, Act); 4] = [
         let at = Pos2::new(100.0 + (n * 37 % 900) as f32, 120.0 + (n * 53 % 740) as f32);
         window.events.push(Event::PointerMoved(at));
     }),
+    // The last, so that nothing is searched for in the others.
+    ("scrubbing while a search is shown", |window, n, events| {
+        if n == 0 {
+            window.search(SEARCH);
+        }
+        let place = u64::from(n) * 7919 * 131 % u64::from(events.max(1));
+        window.session.send(Command::MoveCursor(Position(place as u32)));
+    }),
 ];
+/// What is searched for: a part of all stacks and sizes.
+const SEARCH: &str = "-life<10 512..8MiB layer";
 
 /// The shell without a screen.
 struct Window {
@@ -127,6 +137,18 @@ impl Window {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(window)
+    }
+    /// Searches, waits until it is found and says how long that took.
+    fn search(&mut self, line: &str) {
+        let began = Instant::now();
+        self.session.send(Command::SetFind(line.to_owned()));
+        self.session.tick(self.began.elapsed().as_secs_f64());
+        while matches!(self.session.finding(), Some(answer) if answer.status().is_some()) && began.elapsed().as_secs() < 60 {
+            std::thread::sleep(Duration::from_millis(1));
+            self.session.tick(self.began.elapsed().as_secs_f64());
+        }
+        let lives = self.session.found().map_or(0, |found| found.sum.count);
+        println!("{:>10.0} ms until {lives} lives were found by {line:?}", began.elapsed().as_secs_f64() * 1e3);
     }
     fn wheel(&mut self, points: f32, modifiers: Modifiers) {
         self.events.push(Event::PointerMoved(Pos2::new(500.0, 200.0)));

@@ -5,12 +5,13 @@
 //! plus its children's; parents come before their children, children of one node lie side by side, widest
 //! first, equal ones in the order of the file. Frames that read alike are one, whatever their extra keys.
 
+use crate::analysis::find::Found;
 use crate::analysis::framework::FrameworkFrames;
 use crate::analysis::query::{Asked, Query};
 use crate::analysis::which::Which;
 use crate::base::id::Id as _;
 use crate::base::{Cancelled, Column, HeapSize, Progress};
-use crate::model::{Allocations, DeviceMemory, Frame, FrameId, Position, StackId, StackTable};
+use crate::model::{AllocationId, Allocations, DeviceMemory, Frame, FrameId, Position, StackId, StackTable};
 use crate::replay::Replay;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -199,8 +200,19 @@ impl FlameTree {
         params: &FlameParams,
         progress: &Progress,
     ) -> Result<FlameTree, Cancelled> {
+        FlameTree::of_found(memory, replay, stacks, params, None, progress)
+    }
+    /// The same of nothing but the blocks found; none: of all.
+    pub fn of_found(
+        memory: &DeviceMemory,
+        replay: &Replay,
+        stacks: &StackTable,
+        params: &FlameParams,
+        found: Option<&Found>,
+        progress: &Progress,
+    ) -> Result<FlameTree, Cancelled> {
         progress.stage("adding up stacks", 0)?;
-        let mut sums = Sums::new(stacks);
+        let mut sums = Sums::new(stacks, found);
         match params.of {
             FlameOf::Live { at, counter } => sums.add_live(memory, replay, at, counter, 1),
             FlameOf::Difference { from, to, counter } => {
@@ -283,16 +295,21 @@ struct Share {
 }
 
 /// Shares by row of the stack table; row 0 is for all blocks without a stack.
-struct Sums {
+struct Sums<'a> {
     shares: Vec<Share>,
     /// Whether the row has frames.
     touched: Vec<u32>,
     seen: Vec<bool>,
+    /// Only these blocks count; none: all.
+    found: Option<&'a Found>,
 }
 
-impl Sums {
-    fn new(stacks: &StackTable) -> Sums {
-        Sums { shares: vec![Share::default(); stacks.len()], touched: Vec::new(), seen: vec![false; stacks.len()] }
+impl<'a> Sums<'a> {
+    fn new(stacks: &StackTable, found: Option<&'a Found>) -> Sums<'a> {
+        Sums { shares: vec![Share::default(); stacks.len()], touched: Vec::new(), seen: vec![false; stacks.len()], found }
+    }
+    fn counts(&self, row: usize) -> bool {
+        self.found.is_none_or(|found| found.has(AllocationId::of_row(row)))
     }
     fn add(&mut self, stack: StackId, value: i128, blocks: i64) {
         let row = if stack.row() < self.shares.len() { stack.row() } else { 0 };
@@ -311,7 +328,7 @@ impl Sums {
         let lives = &memory.allocations;
         let sizes = if counter == LiveCounter::Requested { lives.requested() } else { lives.sizes() };
         for row in ids.iter().map(|id| id.row()) {
-            if counter != LiveCounter::Allocated || at < lives.freed()[row] {
+            if self.counts(row) && (counter != LiveCounter::Allocated || at < lives.freed()[row]) {
                 self.add(lives.stacks()[row], i128::from(sizes[row]) * i128::from(sign), sign);
             }
         }
@@ -343,7 +360,7 @@ impl Sums {
                 WindowSum::Count => 1,
                 WindowSum::ByteEvents => size * i128::from(positions_in(lives, row, window.start..until)),
             };
-            if value != 0 || sum != WindowSum::ByteEvents {
+            if self.counts(row) && (value != 0 || sum != WindowSum::ByteEvents) {
                 self.add(lives.stacks()[row], value, 1);
             }
         }
@@ -417,7 +434,7 @@ struct Way {
     stack: StackId,
 }
 
-fn grow(sums: &Sums, stacks: &StackTable, params: &FlameParams, progress: &Progress) -> Result<FlameTree, Cancelled> {
+fn grow(sums: &Sums<'_>, stacks: &StackTable, params: &FlameParams, progress: &Progress) -> Result<FlameTree, Cancelled> {
     let alike = alike(stacks);
     let folded = if params.fold_framework { FrameworkFrames::of(stacks) } else { FrameworkFrames::default() };
     let mut sprout = Sprout::default();

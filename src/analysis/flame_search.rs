@@ -1,11 +1,13 @@
 //! Searching a flame graph: which nodes match, and what they hold together.
 //!
-//! Always: a match inside a match is counted once, so the sum never exceeds the root.
+//! Always: a match inside a match is counted once, so the sum never exceeds the root; what lies above a match is
+//! told from what has none below.
 
 use crate::analysis::flame::{FlameLabel, FlameNodeId, FlameTree, NO_STACK};
 use crate::base::id::Id as _;
 use crate::base::{Column, HeapSize};
 use crate::model::StackTable;
+use rustc_hash::FxHashMap;
 
 /// How a node answers a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub enum FlameMatch {
     No,
     /// It lies below a match.
     Below,
+    /// A match lies below it.
+    Above,
     /// It matches.
     Hit,
 }
@@ -62,6 +66,41 @@ impl FlameMatches {
                 (false, true) => FlameMatch::Below,
                 (false, false) => FlameMatch::No,
             });
+        }
+        // Children come after their parents.
+        for node in (0..tree.nodes.len()).rev().map(FlameNodeId::of_row) {
+            let parent = tree.nodes[node].parent;
+            if matches!(matches.nodes[node], FlameMatch::Hit | FlameMatch::Above) && matches.nodes[parent] == FlameMatch::No {
+                matches.nodes[parent] = FlameMatch::Above;
+            }
+        }
+        matches
+    }
+    /// The nodes that hold something of `part`, the same tree of fewer blocks: where its stacks end is a match, and its
+    /// whole is the sum.
+    pub fn of_part(tree: &FlameTree, part: &FlameTree) -> FlameMatches {
+        let places: FxHashMap<(FlameNodeId, FlameLabel), FlameNodeId> =
+            tree.nodes.iter().map(|(id, node)| ((node.parent, node.label), id)).collect();
+        let mut matches = FlameMatches {
+            nodes: vec![FlameMatch::No; tree.nodes.len()].into(),
+            hits: 0,
+            value: part.root().value,
+            weight: part.root().weight,
+        };
+        // By node of the part: the same one of the whole. Parents come first.
+        let mut same: Column<FlameNodeId, Option<FlameNodeId>> = Column::new();
+        for (id, node) in part.nodes.iter() {
+            let here = if id == FlameNodeId::ROOT {
+                Some(FlameNodeId::ROOT)
+            } else {
+                same[node.parent].and_then(|parent| places.get(&(parent, node.label)).copied())
+            };
+            same.push(here);
+            let Some(here) = here.filter(|_| !part.is_empty()) else { continue };
+            // What is left of the value after the children ends here.
+            let ends = id != FlameNodeId::ROOT && (node.self_value != 0 || node.children == 0);
+            matches.nodes[here] = if ends { FlameMatch::Hit } else { FlameMatch::Above };
+            matches.hits += u32::from(ends);
         }
         matches
     }

@@ -8,7 +8,7 @@ use crate::analysis::{Categories, CategoryId};
 use crate::base::Bytes;
 use crate::model::{AllocationId, BlockState, DeviceMemory, Position, Snapshot, StackTable};
 pub use crate::raster::ColourBy;
-use crate::raster::{ColourTable, age_class, size_class};
+use crate::raster::{ColourTable, age_class, faded, size_class};
 
 /// What the colour of a block says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,6 +63,10 @@ pub enum Ink {
     Block(BlockColour),
     /// A part of a pixel filled by blocks, the largest of this colour; the share in 1/255.
     Part(BlockColour, u8),
+    /// A block that was not found by what is searched for.
+    Faded(BlockColour),
+    /// Under a row of a table that holds what was found.
+    Found,
     /// The part of a block that rounding added or that was not split off: its hue, paler.
     Rounding(BlockColour),
     /// Text on a block.
@@ -179,7 +183,7 @@ impl Inks {
             [r, g, b]
         };
         let [r, g, b, _] = palette.rgba(Ink::Block(BlockColour::NoStack));
-        ColourTable { by: self.by, colours: (0..rows).map(value).collect(), other: [r, g, b] }
+        ColourTable { by: self.by, colours: (0..rows).map(value).collect(), other: [r, g, b], spotlight: None }
     }
     /// The meanings with a name each; none for stacks, which are too many.
     pub fn legend(&self, snapshot: &Snapshot) -> Vec<(BlockColour, String)> {
@@ -332,6 +336,13 @@ impl Palette {
                 let [r, g, b, _] = self.block(colour, 0.0);
                 [r, g, b, share]
             }
+            Ink::Faded(colour) => {
+                let [r, g, b, _] = self.block(colour, 0.0);
+                let [r0, g0, b0, _] = self.rgba(Ink::Background);
+                let [r, g, b] = faded([r, g, b], [r0, g0, b0]);
+                [r, g, b, 255]
+            }
+            Ink::Found => solid(0xfdf0b4, 0x45401f),
             Ink::Rounding(colour) => self.block(colour, 1.0),
             Ink::OnBlock => solid(0x14161a, 0x0b0d10),
             Ink::Background => solid(0xffffff, 0x16181d),
@@ -475,6 +486,10 @@ mod tests {
             for colour in all_blocks() {
                 let reached = contrast(palette.rgba(Ink::OnBlock), palette.rgba(Ink::Block(colour)));
                 assert!(4.5 <= reached, "on {colour:?}, {:?}: {reached:.2}", palette.theme);
+            }
+            for ground in all_blocks().into_iter().map(Ink::Faded).chain([Ink::Found]) {
+                let reached = contrast(palette.rgba(Ink::WeakText), palette.rgba(ground));
+                assert!(4.5 <= reached, "on {ground:?}, {:?}: {reached:.2}", palette.theme);
             }
             for share in [-127, -64, -1, 0, 1, 64, 127].map(Ink::Delta) {
                 let reached = contrast(palette.rgba(Ink::OnBlock), palette.rgba(share));

@@ -3,6 +3,7 @@
 //! Always: one scale of bytes for all rows, so that big and small compare; segments stand in address order
 //! under a header line per pool, size class and stream; what is narrower than a cell is summed by coverage.
 
+use crate::analysis::Found;
 use crate::base::{Bytes, grouped};
 use crate::chart::drawing::{Anchor, Area, Drawing, Fit, Shape, TextSize};
 use crate::chart::ink::{BlockColour, Ink, Inks, pool_name, stream_name};
@@ -38,6 +39,8 @@ pub struct SegmentMapInput<'a> {
     pub selected: Option<Item>,
     /// What the pointer is on.
     pub hovered: Option<Item>,
+    /// What was searched for: all other blocks fade.
+    pub found: Option<&'a Found>,
 }
 
 /// The laid-out picture with what scrolling needs.
@@ -215,6 +218,8 @@ struct Cell {
     colours: Vec<(BlockColour, f32)>,
     largest: f32,
     item: Option<Item>,
+    /// Whether it holds a block that was found: then only those give it its colour.
+    lit: bool,
 }
 
 impl<'a, 'b> Canvas<'a, 'b> {
@@ -273,7 +278,9 @@ impl<'a, 'b> Canvas<'a, 'b> {
         let area = Area::new(x0, y0, x0 + width, y0 + self.row);
         if (2.0 * self.cell).max(2.0) <= width {
             self.flush(cell, y0);
-            self.drawing.push_item(Shape::Outline(area, 1.0), Ink::SegmentBorder, Some(item));
+            let found = self.input.found.is_some_and(|found| found.has_segment(segment.id));
+            let (ink, line) = if found { (Ink::Text, 1.5) } else { (Ink::SegmentBorder, 1.0) };
+            self.drawing.push_item(Shape::Outline(area, line), ink, Some(item));
         } else {
             self.sliver(area, item);
         }
@@ -334,21 +341,28 @@ impl<'a, 'b> Canvas<'a, 'b> {
     fn block(&mut self, block: &StateBlock, id: AllocationId, place: Area, asked_x: f32) {
         let colour = self.input.inks.block(self.input.memory, id, self.input.state.position);
         let item = Some(Item::Allocation(id));
+        let faded = self.fades(id);
+        let (ink, rounding_ink) =
+            if faded { (Ink::Faded(colour), Ink::Faded(colour)) } else { (Ink::Block(colour), Ink::Rounding(colour)) };
         // A point of ground between neighbours, where they are wide enough to spare it.
         let right = if 4.0 <= place.width() { place.x1 - 1.0 } else { place.x1 };
         let rounding = asked_x.clamp(place.x0, right);
-        self.drawing.push_item(Shape::Box(Area { x1: right, ..place }), Ink::Block(colour), item);
+        self.drawing.push_item(Shape::Box(Area { x1: right, ..place }), ink, item);
         if 1.0 <= right - rounding {
-            self.drawing.push_item(Shape::Box(Area { x0: rounding, x1: right, ..place }), Ink::Rounding(colour), item);
+            self.drawing.push_item(Shape::Box(Area { x0: rounding, x1: right, ..place }), rounding_ink, item);
         }
         if block.state == BlockState::ActivePendingFree {
             let area = Area { x1: right, ..place };
             self.drawing.push_item(Shape::Hatch(area), Ink::Pending, item);
             self.drawing.push_item(Shape::Outline(area, 1.0), Ink::Pending, item);
         } else {
-            self.label(block.size, place, Ink::OnBlock);
+            self.label(block.size, place, if faded { Ink::WeakText } else { Ink::OnBlock });
         }
         self.mark_if_meant(Item::Allocation(id), Area { x1: right, ..place });
+    }
+    /// Whether a block is not what is searched for.
+    fn fades(&self, id: AllocationId) -> bool {
+        self.input.found.is_some_and(|found| !found.has(id))
     }
     fn label(&mut self, size: u64, place: Area, ink: Ink) {
         if place.width() < 46.0 || place.height() < 12.0 {
@@ -361,6 +375,7 @@ impl<'a, 'b> Canvas<'a, 'b> {
     /// Adds a block narrower than a cell to the cells it touches.
     fn sum(&mut self, cell: &mut Cell, id: AllocationId, place: Area, y0: f32) {
         let colour = self.input.inks.block(self.input.memory, id, self.input.state.position);
+        let lit = self.input.found.is_some_and(|found| found.has(id));
         let mut from = place.x0;
         while from < place.x1 {
             let index = (from / self.cell).floor() as i64;
@@ -372,6 +387,18 @@ impl<'a, 'b> Canvas<'a, 'b> {
             // A hair beyond a cell's edge still belongs to it; without this a width of zero would not end.
             let part = (to - from).max(0.0);
             cell.filled += part;
+            if lit && !cell.lit {
+                // What was found wins the cell.
+                (cell.lit, cell.largest) = (true, 0.0);
+                cell.colours.clear();
+            }
+            if cell.lit && !lit {
+                if to <= from {
+                    break;
+                }
+                from = to;
+                continue;
+            }
             match cell.colours.iter_mut().find(|(known, _)| *known == colour) {
                 Some((_, width)) => *width += part,
                 None => cell.colours.push((colour, part)),
@@ -392,21 +419,26 @@ impl<'a, 'b> Canvas<'a, 'b> {
             _ => Some(*next),
         });
         if let Some((colour, _)) = dominant {
-            let share = (cell.filled / self.cell * 255.0).round().clamp(0.0, 255.0) as u8;
+            let mut share = (cell.filled / self.cell * 255.0).round().clamp(0.0, 255.0) as u8;
+            if self.input.found.is_some() {
+                share = if cell.lit { share.max(192) } else { share / 5 };
+            }
             let x0 = cell.index as f32 * self.cell;
             let area = Area::new(x0, y0 + 1.0, x0 + self.cell, y0 + self.row - 1.0);
-            // What is there is seen: at least an eighth of full colour.
-            let ink = if 250 <= share { Ink::Block(colour) } else { Ink::Part(colour, share.max(32)) };
+            // What is there is seen: at least an eighth of full colour, less where it was not found.
+            let least = if self.input.found.is_some() { 16 } else { 32 };
+            let ink = if 250 <= share { Ink::Block(colour) } else { Ink::Part(colour, share.max(least)) };
             self.drawing.push_item(Shape::Box(area), ink, cell.item);
         }
         cell.colours.clear();
-        (cell.filled, cell.largest, cell.item) = (0.0, 0.0, None);
+        (cell.filled, cell.largest, cell.item, cell.lit) = (0.0, 0.0, None, false);
     }
     /// Notes an outline if the item is selected or hovered, or belongs to what is.
     fn mark_if_meant(&mut self, item: Item, area: Area) {
         let touches = |meant: Item| match (meant, item) {
             (Item::Stack(stack), Item::Allocation(id)) => {
-                self.input.memory.allocations.stacks().get(id.0 as usize) == Some(&stack)
+                let own = self.input.memory.allocations.stacks().get(id.0 as usize);
+                own.is_some_and(|own| self.input.snapshot.stacks.are_alike(*own, stack))
             }
             (Item::Event(event), Item::Allocation(id)) => self.input.memory.subject(event) == Some(id),
             _ => meant == item,

@@ -105,6 +105,15 @@ impl StackTable {
     pub fn frames(&self, stack: StackId) -> &[FrameId] {
         if (stack.0 as usize) < self.ends.len() { frames_of(&self.ends, &self.slots, stack.0) } else { &[] }
     }
+    /// Whether two stacks read alike: frames that differ only in extra keys have ids of their own, and all stacks
+    /// without frames are one.
+    pub fn are_alike(&self, a: StackId, b: StackId) -> bool {
+        if a == b {
+            return true;
+        }
+        let (a, b) = (self.frames(a), self.frames(b));
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b || self.frames[*a] == self.frames[*b])
+    }
     /// A frame.
     pub fn frame(&self, id: FrameId) -> Frame {
         self.frames[id]

@@ -268,6 +268,14 @@ impl Trace {
     pub fn stacks(&self) -> &[StackId] {
         self.stack.as_slice()
     }
+    /// Whether an event has a note: `compile_context` or `user_metadata`.
+    pub fn has_notes(&self) -> bool {
+        !self.compile_context.0.is_empty() || !self.user_metadata.0.is_empty()
+    }
+    /// The notes of an event: its `compile_context` and its `user_metadata`.
+    pub fn notes(&self, event: EventIdx) -> [Option<StringId>; 2] {
+        [self.compile_context.get(event).map(StringId), self.user_metadata.get(event).map(StringId)]
+    }
     /// Whether events carry times.
     pub fn has_times(&self) -> bool {
         !self.time_us.0.is_empty()

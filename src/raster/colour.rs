@@ -1,9 +1,12 @@
 //! Colours by allocation, as a table: the raster looks up a row and knows no meaning.
 //!
-//! Always: [`ColourTable::row`] is the one place that says which row an allocation has.
+//! Always: [`ColourTable::row`] is the one place that says which row an allocation has; while something is searched
+//! for, what was not found is faded towards the ground.
 
+use crate::analysis::Found;
 use crate::base::id::Id;
 use crate::model::{AllocationId, BlockState, DeviceMemory, Position};
+use std::sync::Arc;
 
 /// What the colour of a block means, in all views at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,6 +55,22 @@ pub struct ColourTable {
     pub colours: Vec<[u8; 3]>,
     /// For rows beyond the table (no stack was kept).
     pub other: [u8; 3],
+    /// What stands out; none: everything alike.
+    pub spotlight: Option<Spotlight>,
+}
+
+/// What was found stands out from all else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spotlight {
+    /// What was found.
+    pub found: Arc<Found>,
+    /// What all else fades towards: red, green, blue.
+    pub ground: [u8; 3],
+}
+
+/// A colour as it is where it was not found: a fifth of it is left.
+pub fn faded(colour: [u8; 3], ground: [u8; 3]) -> [u8; 3] {
+    std::array::from_fn(|i| ((u16::from(colour[i]) + 4 * u16::from(ground[i])) / 5) as u8)
 }
 
 impl ColourTable {
@@ -76,7 +95,16 @@ impl ColourTable {
     /// The colour of an allocation at a moment.
     #[inline]
     pub fn of(&self, memory: &DeviceMemory, id: AllocationId, at: Position) -> [u8; 3] {
-        self.colours.get(Self::row(self.by, memory, id, at) as usize).copied().unwrap_or(self.other)
+        let colour = self.colours.get(Self::row(self.by, memory, id, at) as usize).copied().unwrap_or(self.other);
+        match &self.spotlight {
+            Some(light) if !light.found.has(id) => faded(colour, light.ground),
+            Some(_) | None => colour,
+        }
+    }
+    /// Whether an allocation stands out.
+    #[inline]
+    pub fn is_lit(&self, id: AllocationId) -> bool {
+        self.spotlight.as_ref().is_some_and(|light| light.found.has(id))
     }
 }
 

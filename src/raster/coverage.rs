@@ -51,6 +51,23 @@ pub fn add_plain(cells: &mut [Cell], low: f64, high: f64, colour: [u8; 3], shade
     add(last, (high - last as f64) as f32);
 }
 
+/// The least share of a pixel that what stands out gets, where it covers any of it.
+pub const LEAST_LIT: f32 = 0.75;
+/// What covers less of a pixel than this is rounding.
+const LEAST_SHARE: f32 = 1e-4;
+
+/// A cell in which what stands out, summed in `lit` as well, has at least [`LEAST_LIT`] of the pixel.
+#[inline]
+pub fn lift(cell: Cell, lit: Cell) -> Cell {
+    let share = lit[3];
+    if share < LEAST_SHARE || LEAST_LIT <= share {
+        return cell;
+    }
+    // It has `share` of the cell already.
+    let more = (LEAST_LIT - share) / (1.0 - share);
+    [0, 1, 2, 3].map(|i| cell[i] * (1.0 - more) + lit[i] / share * more)
+}
+
 /// A cell as premultiplied pixel. Rounding may bring the coverage a hair over one: it is divided by.
 #[inline]
 pub fn pixel(cell: Cell) -> [u8; 4] {
@@ -90,6 +107,20 @@ mod tests {
         add_box(&mut cells, 1.5, 6.25, [200, 200, 200]);
         assert!((cells.iter().map(|cell| cell[3]).sum::<f32>() - 4.75).abs() < 1e-6);
         assert!(cells[5][0] < cells[3][0]);
+    }
+
+    #[test]
+    fn what_stands_out_wins_its_pixel() {
+        let pale = [200.0 * 0.9, 200.0 * 0.9, 200.0 * 0.9, 0.9];
+        for (share, least) in [(0.0, 0.0), (0.001, LEAST_LIT), (0.5, LEAST_LIT), (0.75, 0.75), (1.0, 1.0)] {
+            let lit = [100.0 * share, 0.0, 0.0, share];
+            let rest = 1.0 - share;
+            let cell = [pale[0] * rest + lit[0], pale[1] * rest, pale[2] * rest, 0.9 * rest + share];
+            let lifted = lift(cell, lit);
+            // Green comes from the rest alone.
+            assert!((lifted[1] - 180.0 * (1.0 - least)).abs() < 1e-2, "{share}: {lifted:?}");
+            assert!((lifted[3] - (0.9 * (1.0 - least) + least)).abs() < 1e-4, "{share}: {lifted:?}");
+        }
     }
 
     #[test]

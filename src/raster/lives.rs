@@ -3,14 +3,15 @@
 //! Always: a pixel shows the share of its bytes and of its column's positions that blocks (and, behind them,
 //! segments) cover, so a thousand blocks smaller than a pixel show as their true average and nothing flickers.
 //! Lives stand in buckets by the power of two of their duration, each in order of birth: the ones a strip of
-//! columns can show are one slice a bucket, found by two binary searches.
+//! columns can show are one slice a bucket, found by two binary searches. While something is searched for, a pixel
+//! that holds any of what was found shows mostly that.
 
 use crate::analysis::{Asked, Query};
 use crate::base::id::Id;
 use crate::base::{Cancelled, HeapSize, Progress};
 use crate::model::{AllocationId, DeviceMemory, Position};
 use crate::raster::address::AddressMap;
-use crate::raster::coverage::{BORDER_FROM_PX, BORDER_SHADE, Cell, pixel};
+use crate::raster::coverage::{BORDER_FROM_PX, BORDER_SHADE, Cell, lift, pixel};
 use crate::raster::{ColourBy, ColourTable, Raster, RasterView, pool};
 use rayon::prelude::*;
 
@@ -102,11 +103,14 @@ impl LivesIndex {
         let height = view.height;
         let painter = Painter::new(self, memory, view, colours, ground);
         let strips = (0..width.div_ceil(STRIP)).into_par_iter().map_init(
-            || (vec![[0f32; 4]; STRIP * height], vec![[0f32; 4]; height]),
-            |(cells, base), strip| {
+            || {
+                let lit = if colours.spotlight.is_some() { height } else { 0 };
+                (Sheet::new(height), Sheet::new(lit))
+            },
+            |(sheet, lit), strip| {
                 progress.check()?;
                 let first = strip * STRIP;
-                Ok(painter.strip(first, (width - first).min(STRIP), cells, base))
+                Ok(painter.strip(first, (width - first).min(STRIP), sheet, lit))
             },
         );
         let collect = || strips.collect::<Result<Vec<Vec<[u8; 4]>>, Cancelled>>();
@@ -141,6 +145,27 @@ struct Painter<'a> {
     segments: Vec<(Position, Position, u64, u64)>,
 }
 
+/// The cells of a strip, column by column, and one column that all of it shares.
+struct Sheet {
+    cells: Vec<Cell>,
+    base: Vec<Cell>,
+}
+
+impl Sheet {
+    fn new(height: usize) -> Sheet {
+        Sheet { cells: vec![[0.0; 4]; STRIP * height], base: vec![[0.0; 4]; height] }
+    }
+    fn clear(&mut self) {
+        self.cells.fill([0.0; 4]);
+        self.base.fill([0.0; 4]);
+    }
+    /// A cell with what it shares.
+    fn cell(&self, at: usize, row: usize) -> Option<Cell> {
+        let (cell, below) = (self.cells.get(at)?, self.base.get(row)?);
+        Some([0, 1, 2, 3].map(|i| (cell[i] + below[i]).max(0.0)))
+    }
+}
+
 /// What is added: a colour, how much of it counts as covered, and the darker edges of a large box.
 #[derive(Clone, Copy)]
 struct Paint {
@@ -173,18 +198,18 @@ impl<'a> Painter<'a> {
         }
     }
     /// One strip as pixels, row by row from the top.
-    fn strip(&self, first: usize, width: usize, cells: &mut [Cell], base: &mut [Cell]) -> Vec<[u8; 4]> {
+    fn strip(&self, first: usize, width: usize, sheet: &mut Sheet, lit: &mut Sheet) -> Vec<[u8; 4]> {
         let height = self.view.height;
         let mut pixels = vec![[0u8; 4]; width * height];
         let columns = &self.columns[first..first + width];
         let (Some((from, _)), Some((_, to))) = (columns.first().copied(), columns.last().copied()) else { return pixels };
-        cells.fill([0.0; 4]);
-        base.fill([0.0; 4]);
+        sheet.clear();
+        lit.clear();
         let lives = &self.memory.allocations;
         if let Some(rgb) = self.ground {
             let paint = Paint { rgb, edge: rgb, alpha: 1.0, bordered: false };
             for (born, died, row, size) in self.segments.iter().filter(|(born, died, ..)| *born < to && from < *died) {
-                self.add(columns, cells, base, (*born, *died), (*row, *size), usize::MAX, &mut |_| paint);
+                self.add(columns, sheet, (*born, *died), (*row, *size), usize::MAX, &mut |_| paint);
             }
         }
         // Only age and state change while a block lives.
@@ -207,19 +232,32 @@ impl<'a> Painter<'a> {
                     if bordered { self.columns.partition_point(|(_, end)| *end <= born).wrapping_sub(first) } else { usize::MAX };
                 let one = paint(born.max(from));
                 let mut by_moment = |at: Position| if moving { paint(at) } else { one };
+                if self.colours.is_lit(id) {
+                    // All by itself: whatever lies below it is left out.
+                    let mut plain = |at| Paint {
+                        rgb: self.colours.of(self.memory, id, at).map(f32::from),
+                        edge: [0.0; 3],
+                        alpha: 1.0,
+                        bordered: false,
+                    };
+                    self.add(columns, lit, (born, died), (self.index.rows[row], lives.sizes()[row]), usize::MAX, &mut plain);
+                }
                 if moving && born <= from && to <= died {
                     for (column, (start, _)) in columns.iter().enumerate() {
                         let paint = by_moment(*start);
-                        add_box(&mut cells[column * height..][..height], low, high, &paint, 1.0, column == birth);
+                        add_box(&mut sheet.cells[column * height..][..height], low, high, &paint, 1.0, column == birth);
                     }
                     continue;
                 }
-                self.add(columns, cells, base, (born, died), (self.index.rows[row], lives.sizes()[row]), birth, &mut by_moment);
+                self.add(columns, sheet, (born, died), (self.index.rows[row], lives.sizes()[row]), birth, &mut by_moment);
             }
         }
-        for (x, column) in cells.chunks_exact(height.max(1)).take(width).enumerate() {
-            for (y, (cell, below)) in column.iter().zip(base.iter()).rev().enumerate() {
-                pixels[y * width + x] = pixel([0, 1, 2, 3].map(|i| (cell[i] + below[i]).max(0.0)));
+        for x in 0..width {
+            for row in 0..height {
+                let at = x * height + row;
+                let Some(cell) = sheet.cell(at, row) else { continue };
+                let cell = lit.cell(at, row).map_or(cell, |lit| lift(cell, lit));
+                pixels[(height - 1 - row) * width + x] = pixel(cell);
             }
         }
         pixels
@@ -246,12 +284,10 @@ impl<'a> Painter<'a> {
         }
     }
     /// Adds a box. What spans the whole strip goes into `base`, once for all its columns.
-    #[expect(clippy::too_many_arguments, reason = "the inner loop of the raster: a struct of them would be made for every box")]
     fn add(
         &self,
         columns: &[(Position, Position)],
-        cells: &mut [Cell],
-        base: &mut [Cell],
+        sheet: &mut Sheet,
         (born, died): (Position, Position),
         (row, size): (u64, u64),
         birth: usize,
@@ -266,14 +302,14 @@ impl<'a> Painter<'a> {
         }
         let whole = |(start, end): (Position, Position)| born <= start && end <= died;
         if first == 0 && end == columns.len() && whole(columns[0]) && whole(columns[end - 1]) && columns.len() <= birth {
-            add_box(base, low, high, &paint(born.max(columns[0].0)), 1.0, false);
+            add_box(&mut sheet.base, low, high, &paint(born.max(columns[0].0)), 1.0, false);
             return;
         }
         for (column, (start, stop)) in columns.iter().enumerate().take(end).skip(first) {
             let covered = died.min(*stop).0.saturating_sub(born.max(*start).0);
             let share = covered as f32 / (stop.0 - start.0) as f32;
             let paint = paint(born.max(*start));
-            add_box(&mut cells[column * height..][..height], low, high, &paint, share, column == birth);
+            add_box(&mut sheet.cells[column * height..][..height], low, high, &paint, share, column == birth);
         }
     }
 }

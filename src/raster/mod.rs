@@ -2,7 +2,8 @@
 //!
 //! A raster knows no toolkit and no clock: it gets pixel columns as positions, rows as bytes and colours as
 //! a table, and hands back plain RGBA. Every box adds the exact share of each pixel it covers, so a
-//! thousand blocks smaller than a pixel show as their true average and nothing flickers.
+//! thousand blocks smaller than a pixel show as their true average and nothing flickers. Only what a search
+//! found wins its pixels, however little of them it covers.
 
 pub mod address;
 pub mod colour;
@@ -11,7 +12,7 @@ pub mod lives;
 pub mod stack;
 
 pub use address::{AddressMap, AddressSpan};
-pub use colour::{ColourBy, ColourTable, age_class, size_class};
+pub use colour::{ColourBy, ColourTable, Spotlight, age_class, faded, size_class};
 pub use lives::LivesIndex;
 pub use stack::{StackOutline, StackRaster};
 

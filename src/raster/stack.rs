@@ -3,12 +3,13 @@
 //! Always: a column shows the moment inside it at which most memory was active, so no peak vanishes however
 //! narrow it is; the coverage of a column sums to the active bytes of that moment. Offsets change at every
 //! free, so nothing is stored: each moment asks the replay for its live lives, which come in stack order.
+//! While something is searched for, a pixel that holds any of what was found shows mostly that.
 
 use crate::analysis::UsageTimeline;
 use crate::base::id::Id;
 use crate::base::{Cancelled, Progress};
 use crate::model::{AllocationId, DeviceMemory, Position};
-use crate::raster::coverage::{Cell, add_box, add_plain, pixel};
+use crate::raster::coverage::{Cell, add_box, add_plain, lift, pixel};
 use crate::raster::{ColourTable, Raster, RasterView, pool};
 use crate::replay::Replay;
 use rayon::prelude::*;
@@ -56,12 +57,45 @@ struct Layer {
     died: Position,
     size: u64,
     colour: Colour,
+    /// Whether it stands out; the merged all do or none.
+    lit: bool,
 }
 
 enum Colour {
     One(AllocationId),
     /// Red, green, blue, averaged by bytes.
     Mixed([f32; 3]),
+}
+
+/// The cells of a column, and what in them stands out once more; nothing where nothing does.
+struct Cells {
+    all: Vec<Cell>,
+    lit: Vec<Cell>,
+}
+
+impl Cells {
+    fn new(height: usize, is_lit: bool) -> Cells {
+        Cells { all: vec![[0.0; 4]; height], lit: vec![[0.0; 4]; if is_lit { height } else { 0 }] }
+    }
+    fn clear(&mut self) {
+        self.all.fill([0.0; 4]);
+        self.lit.fill([0.0; 4]);
+    }
+    fn add_box(&mut self, low: f64, high: f64, colour: [u8; 3], lit: bool) {
+        add_box(&mut self.all, low, high, colour);
+        if lit {
+            add_plain(&mut self.lit, low, high, colour, 1.0);
+        }
+    }
+    fn add_plain(&mut self, low: f64, high: f64, colour: [u8; 3], lit: bool) {
+        add_plain(&mut self.all, low, high, colour, 1.0);
+        if lit {
+            add_plain(&mut self.lit, low, high, colour, 1.0);
+        }
+    }
+    fn pixel(&self, row: usize) -> [u8; 4] {
+        pixel(self.lit.get(row).map_or(self.all[row], |lit| lift(self.all[row], *lit)))
+    }
 }
 
 impl<'a> StackRaster<'a> {
@@ -112,7 +146,7 @@ impl<'a> StackRaster<'a> {
         let width = view.columns.len().saturating_sub(1);
         let height = view.height;
         let strips = (0..width.div_ceil(STRIP)).into_par_iter().map_init(
-            || (vec![[0f32; 4]; height], Vec::new(), Vec::new()),
+            || (Cells::new(height, colours.spotlight.is_some()), Vec::new(), Vec::new()),
             |(cells, ids, layers), strip| {
                 progress.check()?;
                 let first = strip * STRIP;
@@ -142,12 +176,12 @@ impl<'a> StackRaster<'a> {
         columns: &[Position],
         view: &RasterView,
         colours: &ColourTable,
-        cells: &mut [Cell],
+        cells: &mut Cells,
         ids: &mut Vec<AllocationId>,
         layers: &mut Vec<Layer>,
     ) -> Vec<[u8; 4]> {
         let width = columns.len() - 1;
-        let height = cells.len();
+        let height = view.height;
         let mut pixels = vec![[0u8; 4]; width * height];
         let scale = height as f64 / (view.bytes.end - view.bytes.start).max(1.0);
         let moments: Vec<Position> = columns.windows(2).map(|ends| self.shown(ends[0], ends[1])).collect();
@@ -167,9 +201,9 @@ impl<'a> StackRaster<'a> {
                 }
                 continue;
             }
-            cells.fill([0.0; 4]);
+            cells.clear();
             let mut below = 0u64;
-            let mut stack = |size: u64, paint: &mut dyn FnMut(&mut [Cell], f64, f64)| {
+            let mut stack = |size: u64, paint: &mut dyn FnMut(&mut Cells, f64, f64)| {
                 let low = (below as f64 - view.bytes.start) * scale;
                 below = below.saturating_add(size);
                 let high = (below as f64 - view.bytes.start) * scale;
@@ -181,8 +215,8 @@ impl<'a> StackRaster<'a> {
             if gathered {
                 for layer in layers.iter().filter(|layer| layer.born <= *moment && *moment < layer.died) {
                     let goes_on = stack(layer.size, &mut |cells, low, high| match layer.colour {
-                        Colour::One(id) => add_box(cells, low, high, colours.of(self.memory, id, *moment)),
-                        Colour::Mixed(rgb) => add_plain(cells, low, high, rgb.map(|c| (c + 0.5) as u8), 1.0),
+                        Colour::One(id) => cells.add_box(low, high, colours.of(self.memory, id, *moment), layer.lit),
+                        Colour::Mixed(rgb) => cells.add_plain(low, high, rgb.map(|c| (c + 0.5) as u8), layer.lit),
                     });
                     if !goes_on {
                         break;
@@ -192,15 +226,16 @@ impl<'a> StackRaster<'a> {
                 self.replay.live_at(self.memory, *moment, ids);
                 for id in ids.iter() {
                     let size = lives.sizes()[id.row()];
-                    let goes_on =
-                        stack(size, &mut |cells, low, high| add_box(cells, low, high, colours.of(self.memory, *id, *moment)));
+                    let goes_on = stack(size, &mut |cells, low, high| {
+                        cells.add_box(low, high, colours.of(self.memory, *id, *moment), colours.is_lit(*id));
+                    });
                     if !goes_on {
                         break;
                     }
                 }
             }
-            for (row, cell) in cells.iter().rev().enumerate() {
-                pixels[row * width + x] = pixel(*cell);
+            for row in 0..height {
+                pixels[row * width + x] = cells.pixel(height - 1 - row);
             }
         }
         pixels
@@ -226,10 +261,12 @@ impl<'a> StackRaster<'a> {
             if died <= moments.start {
                 continue;
             }
+            let lit = colours.is_lit(id);
             let throughout = |born: Position, died: Position| born <= moments.start && moments.end < died;
             if let Some(last) = layers.last_mut()
                 && throughout(born, died)
                 && throughout(last.born, last.died)
+                && last.lit == lit
                 && last.size.saturating_add(size) <= eighth
             {
                 let of_last = match last.colour {
@@ -242,7 +279,7 @@ impl<'a> StackRaster<'a> {
                 last.colour = Colour::Mixed(std::array::from_fn(|i| of_last[i] * (1.0 - share) + own[i] * share));
                 continue;
             }
-            layers.push(Layer { born, died, size, colour: Colour::One(id) });
+            layers.push(Layer { born, died, size, colour: Colour::One(id), lit });
         }
     }
 }

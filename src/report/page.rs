@@ -277,6 +277,7 @@ impl Page<'_> {
             request: self.facts.request,
             selected: None,
             hovered: None,
+            found: None,
         }
     }
     fn layout(&self, ui: &mut Ui, heights: Heights) {

@@ -96,6 +96,8 @@ impl Session {
                 self.shown_set = Some((self.shown_set.map_or(0, |(number, _)| number) + 1, view));
             }
             Command::SetFilter(filter) => self.workspace.filter = filter,
+            Command::SetFind(text) => self.set_find(text),
+            Command::StepFind { forward } => self.step_find(forward),
             Command::SetAxis(axis) => self.set_axis(axis),
             Command::SetColourBy(by) => {
                 self.workspace.colour_by = by;
@@ -227,7 +229,7 @@ impl Session {
         self.workspace = workspace;
     }
 
-    fn change_place(&mut self, change: impl FnOnce(&mut Place)) {
+    pub(super) fn change_place(&mut self, change: impl FnOnce(&mut Place)) {
         if let Some(place) = self.workspace.front().and_then(|front| self.workspace.places.get_mut(&front)) {
             change(place);
         }

@@ -84,6 +84,13 @@ pub enum Command {
     },
     /// Filters the event list.
     SetFilter(EventFilter),
+    /// Searches all views for a line of words; an empty one ends the search.
+    SetFind(String),
+    /// Puts the cursor at the next (or previous) thing found and selects it; behind the last comes the first.
+    StepFind {
+        /// To the right on the time axis.
+        forward: bool,
+    },
     /// Shows events evenly, or real time.
     SetAxis(TimeAxis),
     /// Gives block colours another meaning.

@@ -1,9 +1,10 @@
 //! Small questions of the window: what a view needs beside the analyses, and what is too long for a frame.
 
-use crate::analysis::{Asked, Categories, FlameMatches, FlameParams, FlameTree, Query, UsageTimeline};
+use crate::analysis::{Asked, Categories, FlameMatches, FlameParams, FlameTree, FoundKey, Query, UsageTimeline};
+use crate::base::id::Id as _;
 use crate::base::{Cancelled, HeapSize, Progress};
 use crate::chart::{Clock, ColourBy, FlameColour, FlameInks, Inks, TimeAxis};
-use crate::model::{Action, AllocationId, Position};
+use crate::model::{Action, AllocationId, Position, StackId};
 use crate::raster::{StackOutline, StackRaster};
 
 /// Asks for the [`Clock`] of a device: real time of five million events is not for the UI thread.
@@ -121,6 +122,27 @@ impl Query for FlameSearch {
     }
 }
 
+/// Asks for a flame graph with what of it the search of all views found.
+pub struct FlameFound;
+
+impl Query for FlameFound {
+    const NAME: &'static str = "flame graph search";
+    /// What the tree counts, and what was found.
+    type Params = (FlameParams, FoundKey);
+    type Answer = SearchedFlame;
+
+    fn answer(
+        asked: &Asked<'_>,
+        (params, FoundKey(found)): &Self::Params,
+        progress: &Progress,
+    ) -> Result<SearchedFlame, Cancelled> {
+        let tree = FlameTree::answer(asked, params, progress)?;
+        let stacks = &asked.subject.snapshot.stacks;
+        let part = FlameTree::of_found(asked.memory(), asked.replay(), stacks, params, Some(found), progress)?;
+        Ok(SearchedFlame { matches: FlameMatches::of_part(&tree, &part), tree })
+    }
+}
+
 impl HeapSize for SearchedFlame {
     fn heap_size(&self) -> usize {
         self.tree.heap_size() + self.matches.heap_size()
@@ -154,6 +176,70 @@ impl Query for OutlineOf {
 impl HeapSize for MaybeOutline {
     fn heap_size(&self) -> usize {
         self.0.as_ref().map_or(0, |outline| outline.steps.capacity() * size_of::<(Position, u64)>())
+    }
+}
+
+/// Asks for the blocks of a stack (and of all that read like it) that fill most of the pictures over time.
+pub struct BlocksOf;
+
+/// Some blocks, the largest in bytes and events first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LargestBlocks {
+    /// The blocks.
+    pub blocks: Vec<AllocationId>,
+    /// Where the first of them lie in the stacked picture.
+    pub outlines: Vec<StackOutline>,
+}
+
+/// Most blocks of one stack that are outlined.
+const MOST_BLOCKS: usize = 400;
+/// Most of them that are outlined in the stacked picture, where each is a long line.
+const MOST_STACKED: usize = 24;
+
+impl Query for BlocksOf {
+    const NAME: &'static str = "blocks of a stack";
+    type Params = StackId;
+    type Answer = LargestBlocks;
+
+    fn answer(asked: &Asked<'_>, stack: &StackId, progress: &Progress) -> Result<LargestBlocks, Cancelled> {
+        let (memory, stacks) = (asked.memory(), &asked.subject.snapshot.stacks);
+        let (lives, end) = (&memory.allocations, memory.end());
+        progress.stage("looking for blocks", lives.len() as u64)?;
+        // One answer a stack: lives are many, stacks few.
+        let alike: Vec<bool> = (0..stacks.len()).map(|row| stacks.are_alike(StackId::of_row(row), *stack)).collect();
+        let bare = stacks.frames(*stack).is_empty();
+        let mut found = Vec::new();
+        for (row, of) in lives.stacks().iter().enumerate() {
+            if row.is_multiple_of(1 << 16) {
+                progress.at(row as u64)?;
+            }
+            if alike.get(of.row()).copied().unwrap_or(bare) {
+                let events = u64::from(lives.died()[row].min(end).0.saturating_sub(lives.born()[row].0)) + 1;
+                found.push((u128::from(lives.sizes()[row]) * u128::from(events), AllocationId::of_row(row)));
+            }
+        }
+        let largest = |(area, id): &(u128, AllocationId)| (std::cmp::Reverse(*area), *id);
+        if MOST_BLOCKS < found.len() {
+            found.select_nth_unstable_by_key(MOST_BLOCKS, largest);
+            found.truncate(MOST_BLOCKS);
+        }
+        found.sort_unstable_by_key(largest);
+        let blocks: Vec<AllocationId> = found.into_iter().map(|(_, id)| id).collect();
+        let curves = UsageTimeline::default();
+        let raster = StackRaster::new(memory, asked.replay(), &curves);
+        let mut outlines = Vec::new();
+        for id in blocks.iter().take(MOST_STACKED) {
+            progress.check()?;
+            outlines.push(raster.outline(*id));
+        }
+        Ok(LargestBlocks { blocks, outlines })
+    }
+}
+
+impl HeapSize for LargestBlocks {
+    fn heap_size(&self) -> usize {
+        let steps: usize = self.outlines.iter().map(|outline| outline.steps.capacity() * size_of::<(Position, u64)>()).sum();
+        self.blocks.heap_size() + self.outlines.capacity() * size_of::<StackOutline>() + steps
     }
 }
 

@@ -15,6 +15,7 @@ pub mod document;
 pub mod event_rows;
 pub mod export;
 mod file_memory;
+pub mod find;
 pub mod history;
 pub mod jobs;
 pub mod lookups;
@@ -32,9 +33,9 @@ pub use document::{Document, DocumentId};
 pub use jobs::{JobStatus, Waker};
 pub use memo::Answer;
 pub use set_choice::{NoSet, SetChoice, SetKind, SetSpan};
-pub use workspace::{EventFilter, Place, Window, Workspace};
+pub use workspace::{EventFilter, Find, Place, Window, Workspace};
 
-use crate::analysis::{Asked, Categories, Query, StateAt, Subject, UsageTimeline};
+use crate::analysis::{Asked, Categories, Found, Query, StateAt, Subject, UsageTimeline};
 use crate::chart::{Clock, ColourBy, Theme};
 use crate::model::{DeviceId, DeviceMemory, Item};
 use crate::raster::{LivesIndex, Raster};
@@ -129,6 +130,7 @@ pub struct Session {
     aside: Cell<Option<bool>>,
     hovered: Option<Item>,
     hover_next: Cell<Option<Item>>,
+    stepping: find::Stepping,
     notes: Vec<Note>,
     saved: Saved,
     folder: Option<PathBuf>,
@@ -161,6 +163,7 @@ impl Session {
             aside: Cell::default(),
             hovered: None,
             hover_next: Cell::new(None),
+            stepping: find::Stepping::default(),
             notes: Vec::new(),
             saved,
             folder,
@@ -194,6 +197,7 @@ impl Session {
         for command in self.commands.take() {
             self.apply(command);
         }
+        self.step_when_found();
         let settling = self.history.feed(now_s, &self.workspace);
         if !settling && self.remembered != self.workspace {
             self.remembered = self.workspace.clone();
@@ -381,6 +385,7 @@ fn needs_replays<Q: Query>() -> bool {
         TypeId::of::<FlameInksOf>(),
         TypeId::of::<LivesIndex>(),
         TypeId::of::<RangeTotals>(),
+        TypeId::of::<Found>(),
         TypeId::of::<EventRows>(),
     ];
     !without.contains(&TypeId::of::<Q>())

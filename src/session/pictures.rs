@@ -4,12 +4,12 @@
 //! [`PictureKey`] is under way; when it is done, the newest wanted picture is begun. So a picture is
 //! delivered even while the view moves on, and the last one is exact.
 
-use crate::analysis::UsageTimeline;
+use crate::analysis::{FindTerms, UsageTimeline};
 use crate::base::{Cancelled, Progress};
 use crate::chart::address_time::GROUND;
 use crate::chart::{ColourBy, Palette, PlacedRaster, RasterSlot, Theme, TimeAxis};
 use crate::model::{DeviceId, DeviceMemory};
-use crate::raster::{ColourTable, LivesIndex, Raster, RasterView, StackRaster};
+use crate::raster::{ColourTable, LivesIndex, Raster, RasterView, Spotlight, StackRaster};
 use crate::replay::Replay;
 use crate::session::document::DocumentId;
 use crate::session::jobs::{JobId, JobSpec, Lane};
@@ -54,6 +54,8 @@ pub struct Look {
     pub colour_by: ColourBy,
     /// Light or dark.
     pub theme: Theme,
+    /// What stands out, if anything is searched for.
+    pub find: Option<Arc<FindTerms>>,
 }
 
 /// A finished picture.
@@ -131,6 +133,10 @@ impl Session {
             return shown;
         };
         let Some(replays) = document.replays.clone() else { return shown };
+        let found = self.found().filter(|found| look.find.as_ref() == Some(&found.terms));
+        if look.find.is_some() && found.is_none() {
+            return shown;
+        }
         let (snapshot, view, wanted) = (Arc::clone(&document.snapshot), view(), look.clone());
         let look = look.clone();
         // No slot: a picture under way is never cancelled by the next one, or a moving view would stay blank.
@@ -139,7 +145,10 @@ impl Session {
             let (Some(memory), Some(replay)) = (snapshot.devices.get(device), replays.get(device.0 as usize)) else {
                 return Ok(());
             };
-            let colours = inks.inks.table(Palette { theme: look.theme });
+            let palette = Palette { theme: look.theme };
+            let [red, green, blue, _] = palette.rgba(GROUND);
+            let spotlight = found.map(|found| Spotlight { found, ground: [red, green, blue] });
+            let colours = ColourTable { spotlight, ..inks.inks.table(palette) };
             let raster = ground.raster((memory, replay), &view, &colours, look.theme, &cx.progress)?;
             cx.send(Message::Picture(key, look, raster));
             Ok(())

@@ -3,12 +3,14 @@
 //! Always: it holds no data, only ids and positions. Each device of each document keeps its own
 //! [`Place`] (cursor, window, selection, marks), so going to another one and back loses nothing.
 
+use crate::analysis::FindTerms;
 use crate::chart::{ColourBy, TimeAxis};
 use crate::model::{Action, DeviceId, Item, Position};
 use crate::session::document::DocumentId;
 use crate::session::set_choice::SetChoice;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Everything the user chose.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,6 +23,8 @@ pub struct Workspace {
     pub places: BTreeMap<(DocumentId, DeviceId), Place>,
     /// What the event list shows.
     pub filter: EventFilter,
+    /// What all views search for.
+    pub find: Find,
     /// What the horizontal axes count.
     pub axis: TimeAxis,
     /// What block colours mean, in all views.
@@ -94,6 +98,39 @@ impl EventFilter {
     /// Whether every event passes.
     pub fn is_open(&self) -> bool {
         self.hidden == ActionSet::default() && self.text.trim().is_empty()
+    }
+}
+
+/// A search over all views: its line, and what that asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Find {
+    text: String,
+    terms: Result<Option<Arc<FindTerms>>, String>,
+}
+
+impl Default for Find {
+    fn default() -> Self {
+        Find { text: String::new(), terms: Ok(None) }
+    }
+}
+
+impl Find {
+    /// Reads a line.
+    pub fn new(text: String) -> Find {
+        let terms = FindTerms::parse(&text).map(|terms| terms.map(Arc::new));
+        Find { text, terms }
+    }
+    /// The line as it was typed.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+    /// What it asks for; none: nothing is searched for.
+    pub fn terms(&self) -> Option<&Arc<FindTerms>> {
+        self.terms.as_ref().ok().and_then(Option::as_ref)
+    }
+    /// Why it cannot be read, in a sentence.
+    pub fn error(&self) -> Option<&str> {
+        self.terms.as_ref().err().map(String::as_str)
     }
 }
 

@@ -7,7 +7,6 @@ use crate::model::Position;
 use crate::session::Command;
 use crate::ui::panels::help::HelpPage;
 use crate::ui::panels::palette::Deed;
-use crate::ui::views::events::filter_field;
 use crate::ui::views::view::Cx;
 use egui::{Context, Key, Modifiers};
 
@@ -22,6 +21,8 @@ pub enum KeyDeed {
     Deed(Deed),
     /// The command palette.
     Palette,
+    /// The search over all views.
+    Find,
     /// Play through the window, or stop.
     Play,
 }
@@ -33,6 +34,11 @@ pub enum Act {
     Send(fn(&Cx<'_>) -> Option<Command>),
     /// Does something with the window.
     Do(fn(&Context) -> KeyDeed),
+    /// Steps through what is found. Without a search the key is left to the event list, which steps through its filter.
+    Find {
+        /// To the right on the time axis.
+        forward: bool,
+    },
 }
 
 /// Keys with what they do.
@@ -82,15 +88,9 @@ pub const KEYS: &[KeyRow] = &[
         Act::Do(|_| KeyDeed::Deed(Deed::ExportView)),
     ),
     everywhere(FILES, &[(CTRL, Key::P)], "Find a command", Act::Do(|_| KeyDeed::Palette)),
-    everywhere(
-        FILES,
-        &[(CTRL, Key::F)],
-        "Filter the events",
-        Act::Do(|context| {
-            context.memory_mut(|memory| memory.request_focus(filter_field()));
-            KeyDeed::Deed(Deed::ShowView("events"))
-        }),
-    ),
+    everywhere(CHOICE, &[(CTRL, Key::F)], "Find in all views", Act::Do(|_| KeyDeed::Find)),
+    everywhere(CHOICE, &[(NONE, Key::F3)], "The next found", Act::Find { forward: true }),
+    everywhere(CHOICE, &[(SHIFT, Key::F3)], "The found before", Act::Find { forward: false }),
     everywhere(
         FILES,
         &[(CTRL, Key::Plus), (CTRL, Key::Equals)],
@@ -159,10 +159,14 @@ pub fn handle(context: &Context, cx: &Cx<'_>) -> Option<KeyDeed> {
     chords.sort_by_key(|(_, modifiers, _)| std::cmp::Reverse(weight(*modifiers)));
     let mut done = None;
     for (row, modifiers, key) in chords {
+        if matches!(row.act, Act::Find { .. }) && cx.session.find().terms().is_none() {
+            continue;
+        }
         if context.input_mut(|input| input.consume_key(modifiers, key)) {
             match row.act {
                 Act::Send(command) => command(cx).into_iter().for_each(|command| cx.send(command)),
                 Act::Do(deed) => done = Some(deed(context)),
+                Act::Find { forward } => cx.send(Command::StepFind { forward }),
             }
         }
     }

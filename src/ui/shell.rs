@@ -4,6 +4,7 @@ use crate::chart::Theme;
 use crate::session::{Command, DocumentId, Session};
 use crate::ui::keys::{self, KeyDeed, Magnify};
 use crate::ui::panels::export::{Export, ExportDialog};
+use crate::ui::panels::find::FindBar;
 use crate::ui::panels::help::{Help, HelpPage};
 use crate::ui::panels::palette::{CommandPalette, Deed};
 use crate::ui::panels::save_picture::SavePicture;
@@ -28,6 +29,7 @@ pub struct Shell {
     export: ExportDialog,
     save_picture: SavePicture,
     help: Help,
+    find: FindBar,
     banner_open: bool,
     /// A new tab: the start page over open documents.
     starting: bool,
@@ -50,6 +52,7 @@ impl Shell {
             export: ExportDialog::default(),
             save_picture: SavePicture::default(),
             help: Help::default(),
+            find: FindBar::default(),
             banner_open: false,
             starting: false,
             shown_documents: 0,
@@ -82,8 +85,12 @@ impl Shell {
             || self.save_picture.is_open()
             || self.help.is_open()
             || ui.ctx().memory(|memory| memory.top_modal_layer().is_some());
+        if !covered {
+            self.find.read_escape(ui.ctx(), &cx);
+        }
         match if covered { None } else { keys::handle(ui.ctx(), &cx) } {
             Some(KeyDeed::Palette) => self.palette.open(),
+            Some(KeyDeed::Find) => self.find.open(),
             Some(KeyDeed::Deed(deed)) => self.act(ui, &cx, deed),
             Some(KeyDeed::Play) => self.playing = if self.playing.is_some() { None } else { Some(f64::from(cx.cursor().0)) },
             None => {}
@@ -96,6 +103,9 @@ impl Shell {
         let bar = Frame::new().fill(tokens.panel).inner_margin(Margin::symmetric(2 * UNIT as i8, UNIT as i8));
         Panel::top("menu").frame(bar).show(ui, |ui| self.menu_bar(ui, &cx));
         let starting = self.starting || session.active().is_none();
+        if !starting && self.find.is_open(&cx) {
+            Panel::top("find").frame(bar).show(ui, |ui| self.find.show(ui, &cx));
+        }
         if !starting && banner::is_needed(&cx) {
             Panel::top("coverage").frame(bar).show(ui, |ui| banner::show(ui, &cx, &mut self.banner_open));
         }
@@ -159,6 +169,12 @@ impl Shell {
                     cx.send(Command::SetTheme(other));
                 }
                 if cx.session.active().is_some() {
+                    if icon_button(ui, Icon::Find, "Find in all views", true)
+                        .on_hover_text("Find in all views (Ctrl+F)")
+                        .clicked()
+                    {
+                        self.find.toggle(cx);
+                    }
                     legend::chooser(ui, cx);
                 }
                 documents::device_picker(ui, cx);
@@ -245,6 +261,9 @@ impl Shell {
                 });
             }
             ui.separator();
+            if item(ui, cx, "Find in all views…", "Ctrl+F") {
+                self.find.open();
+            }
             for (title, keys, command) in [
                 ("Show the whole trace", "", Command::Fit),
                 ("Frame the selection", "F", Command::FrameSelection),
@@ -292,6 +311,7 @@ impl Shell {
                 self.layout.reset();
                 cx.send(Command::KeepLayout(String::new()));
             }
+            Deed::Find => self.find.open(),
             Deed::ExportReport => self.export.open(Export::Report, cx),
             Deed::LoadCategories => self.export.open(Export::Categories, cx),
             Deed::ExportView => {

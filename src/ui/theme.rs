@@ -31,6 +31,8 @@ pub struct Tokens {
     pub selected_row: Color32,
     /// Under the row the pointer is on.
     pub hovered_row: Color32,
+    /// Under a row that holds what was found.
+    pub found_row: Color32,
     /// Thin lines.
     pub line: Color32,
     /// Behind pictures and tables.
@@ -53,6 +55,7 @@ impl Tokens {
             caution: ink(Ink::Capacity),
             selected_row: ink(Ink::Range),
             hovered_row: ink(Ink::Grid),
+            found_row: ink(Ink::Found),
             line: ink(Ink::Annotation(false)),
             paper: ink(Ink::Background),
             panel: ink(Ink::Panel),

@@ -6,6 +6,7 @@ mod cli;
 mod comfort;
 mod display;
 mod engine;
+mod find;
 mod flame;
 mod format;
 mod naive;

@@ -3,6 +3,7 @@
 pub mod banner;
 pub mod documents;
 pub mod export;
+pub mod find;
 pub mod help;
 pub mod jobs;
 pub mod palette;

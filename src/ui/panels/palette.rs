@@ -19,6 +19,8 @@ pub enum Deed {
     ShowView(&'static str),
     /// Puts all views back where they were at first.
     ResetLayout,
+    /// Opens the search over all views.
+    Find,
     /// Asks where to save the report.
     ExportReport,
     /// Asks how to save the picture of the view under the pointer.
@@ -111,6 +113,14 @@ fn all(session: &Session) -> Vec<(String, &'static str, Deed)> {
         add("Frame the selection", "F", Deed::Send(Command::FrameSelection));
         add("Clear the selection", "Esc", Deed::Send(Command::ClearSelection));
         add("Set or remove a mark at the cursor", "M", Deed::Send(Command::ToggleMark));
+        add("Find in all views…", "Ctrl+F", Deed::Find);
+        if session.find().terms().is_some() {
+            add("Go to the next found", "F3", Deed::Send(Command::StepFind { forward: true }));
+            add("Go to the previous found", "Shift+F3", Deed::Send(Command::StepFind { forward: false }));
+        }
+        if !session.find().text().is_empty() {
+            add("End the search", "", Deed::Send(Command::SetFind(String::new())));
+        }
         for view in VIEWS {
             add(&format!("Show view: {}", view.title), "", Deed::ShowView(view.id));
         }

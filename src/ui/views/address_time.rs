@@ -10,8 +10,9 @@ use crate::chart::{Clock, PlacedRaster, RasterSlot};
 use crate::model::{DeviceMemory, Item, Position, Snapshot};
 use crate::paint;
 use crate::raster::LivesIndex;
-use crate::session::Command;
+use crate::session::lookups::BlocksOf;
 use crate::session::pictures::PictureOf;
+use crate::session::{Answer, Command};
 use crate::ui::theme::UNIT;
 use crate::ui::views::usage::{lifetime, no_history};
 use crate::ui::views::view::{Cx, View, ViewClass};
@@ -101,6 +102,13 @@ impl AddressTime {
     fn show(&mut self, ui: &mut Ui, cx: &Cx<'_>, canvas: &Canvas, shown: &Shown<'_>) {
         let Some(place) = cx.place() else { return };
         let marks: Vec<(char, Position)> = ('A'..='Z').zip(place.marks.iter().copied()).collect();
+        // Of a selected stack its largest blocks are outlined.
+        let mut selected = place.selection.clone();
+        if let Some(Item::Stack(stack)) = place.selected()
+            && let Answer::Ready(largest) = cx.ask::<BlocksOf>(stack)
+        {
+            selected.extend(largest.blocks.iter().copied().map(Item::Allocation));
+        }
         let mut input = AddressTimeInput {
             memory: shown.memory,
             index: shown.index,
@@ -113,7 +121,7 @@ impl AddressTime {
             cursor: Some(place.cursor),
             range: place.range.clone(),
             marks: &marks,
-            selected: &place.selection,
+            selected: &selected,
             hovered: cx.hovered(),
         };
         let rasters = self.rasters(ui, cx, &input);

@@ -61,7 +61,7 @@ fn allocation(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, memory: &DeviceMemo
         BlockState::ActivePendingFree => "pending free at the cursor",
         BlockState::Inactive => "not live at the cursor",
     };
-    title(ui, cx, &life.label(), what);
+    title(ui, cx, &life.label(), &with_found(what, cx.session.found().is_some_and(|found| found.has(id))));
     go_buttons(ui, cx, &[("Go to alloc", life.alloc_event()), ("Go to free", life.free_event())]);
     fields(ui, cx, "allocation", |row| {
         row.bytes("Size", life.size);
@@ -109,7 +109,8 @@ fn allocation(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, memory: &DeviceMemo
 fn segment(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, memory: &DeviceMemory, id: SegmentId) {
     let Some(segment) = memory.segments.get(id) else { return };
     let kind = if segment.expandable { "expandable segment, one mapped piece" } else { "segment" };
-    title(ui, cx, &format!("0x{:x}", segment.address), kind);
+    let found = cx.session.found().is_some_and(|found| found.has_segment(id));
+    title(ui, cx, &format!("0x{:x}", segment.address), &with_found(kind, found));
     let born = (segment.born != Position::START).then(|| segment.born.event()).flatten();
     let died = (segment.died <= memory.end()).then(|| segment.died.event()).flatten();
     go_buttons(ui, cx, &[("Go to begin", born), ("Go to end", died)]);
@@ -144,7 +145,8 @@ fn segment(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, memory: &DeviceMemory,
 fn event_fields(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, memory: &DeviceMemory, event: EventIdx) {
     let entry = memory.trace.entry(event);
     let strings = &snapshot.stacks.strings;
-    title(ui, cx, &moment(Position::after(event)), entry.action.name());
+    let found = cx.session.found().is_some_and(|found| found.has_event(memory, event));
+    title(ui, cx, &moment(Position::after(event)), &with_found(entry.action.name(), found));
     fields(ui, cx, "event", |row| {
         match entry.action {
             Action::Oom => {
@@ -319,6 +321,11 @@ fn title(ui: &mut Ui, cx: &Cx<'_>, name: &str, what: &str) {
     copyable(ui, RichText::new(name).heading(), "", name);
     ui.label(RichText::new(what).color(cx.tokens.weak));
     ui.add_space(UNIT);
+}
+
+/// What something is, and whether the search found it.
+fn with_found(what: &str, found: bool) -> String {
+    if found { format!("{what} · found by the search") } else { what.to_owned() }
 }
 
 fn go_buttons(ui: &mut Ui, cx: &Cx<'_>, buttons: &[(&str, Option<EventIdx>)]) {

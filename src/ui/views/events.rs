@@ -21,11 +21,6 @@ pub const CLASS: ViewClass = ViewClass {
     open: || Box::new(Events::default()),
 };
 
-/// The filter's text field, for Ctrl+F.
-pub fn filter_field() -> egui::Id {
-    egui::Id::unique("event filter text")
-}
-
 #[derive(Clone, Default)]
 struct Events {
     table: Table,
@@ -83,7 +78,7 @@ impl Events {
             let mut text = filter.text.clone();
             let label = ui.label("Filter");
             let field = TextEdit::singleline(&mut text)
-                .id(filter_field())
+                .id(egui::Id::unique("event filter text"))
                 .hint_text("function, file, address or label")
                 .align(egui::Align2::LEFT_CENTER)
                 .desired_width(55.0 * UNIT);
@@ -119,7 +114,7 @@ impl Events {
                 }
             }
             if let Some(rows) = rows.value().filter(|rows| !rows.is_empty()) {
-                // F3 goes to the next event that passes, and from the last to the first.
+                // Where nothing is searched for, F3 goes to the next event that passes, and from the last to the first.
                 if ui.input(|input| input.key_pressed(Key::F3)) {
                     let next = cx.cursor().event().map_or(0, |event| rows.row_behind(event));
                     if let Some(event) = rows.event(next) {
@@ -191,6 +186,10 @@ fn event_row(cx: &Cx<'_>, snapshot: &Snapshot, memory: &DeviceMemory, event: Eve
     let entry = memory.trace.entry(event);
     let item = Some(Item::Event(event));
     let subject = memory.subject(event).map(Item::Allocation);
+    let its_stack = |item: Option<Item>| match (item, memory.subject(event)) {
+        (Some(Item::Stack(stack)), Some(id)) => snapshot.stacks.are_alike(memory.allocations.stacks()[id.0 as usize], stack),
+        _ => false,
+    };
     let own = entry.stack.0 != StackId::ABSENT.0 && !snapshot.stacks.frames(entry.stack).is_empty();
     let allocated = memory.subject(event).map(|id| memory.allocations.stacks()[id.0 as usize]);
     let stack = if own { entry.stack } else { allocated.unwrap_or(entry.stack) };
@@ -219,7 +218,9 @@ fn event_row(cx: &Cx<'_>, snapshot: &Snapshot, memory: &DeviceMemory, event: Eve
         name: format!("event {} {} {}", event.0, entry.action.name(), Bytes(entry.size)),
         cells,
         selected: cx.cursor() == Position::after(event),
-        related: cx.selected() == item || (subject.is_some() && (cx.selected() == subject || cx.hovered() == subject)),
+        related: cx.selected() == item
+            || (subject.is_some() && (cx.selected() == subject || cx.hovered() == subject || its_stack(cx.selected()))),
+        found: cx.session.found().map(|found| found.has_event(memory, event)),
         failed: entry.action == Action::Oom,
         ..TableRow::default()
     }

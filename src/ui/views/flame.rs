@@ -4,7 +4,8 @@
 //! is the root of the tree that is drawn, to the byte, and its heading names the moment of that very tree.
 
 use crate::analysis::{
-    FlameDirection, FlameLabel, FlameMatches, FlameNodeId, FlameOf, FlameParams, FlameTree, LiveCounter, UsageTimeline, WindowSum,
+    FlameDirection, FlameLabel, FlameMatches, FlameNodeId, FlameOf, FlameParams, FlameTree, FoundKey, LiveCounter, UsageTimeline,
+    WindowSum,
 };
 use crate::base::grouped;
 use crate::chart::flame as chart;
@@ -12,7 +13,7 @@ use crate::chart::flame_words::{describe, empty_sentence, exact_value, heading, 
 use crate::chart::{FlameColour, FlameDrawing, FlameHit, FlameInks, FlameInput, FlameShape};
 use crate::model::{DeviceMemory, Item, StackId, StackTable};
 use crate::paint;
-use crate::session::lookups::{FlameInksOf, FlameSearch};
+use crate::session::lookups::{FlameFound, FlameInksOf, FlameSearch};
 use crate::session::{Answer, Command, NoSet};
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::{Cx, View, ViewClass};
@@ -133,13 +134,38 @@ impl View for Flame {
                     self.show(
                         ui,
                         cx,
-                        &Shown { memory, tree: &found.tree, stacks, inks: &inks.inks, matches: Some(&found.matches) },
+                        &Shown {
+                            memory,
+                            tree: &found.tree,
+                            stacks,
+                            inks: &inks.inks,
+                            matches: Some(&found.matches),
+                            of_all_views: false,
+                        },
+                    );
+                });
+            }
+        }
+        // Without a search of its own it shows what the search of all views found.
+        if self.text.trim().is_empty()
+            && let Some(found) = cx.session.found()
+        {
+            let searched = cx.ask::<FlameFound>((params, FoundKey(found)));
+            if searched.value().is_some() {
+                return cx.show(ui, &searched, |ui, found| {
+                    let matches = Some(&found.matches);
+                    self.show(
+                        ui,
+                        cx,
+                        &Shown { memory, tree: &found.tree, stacks, inks: &inks.inks, matches, of_all_views: true },
                     );
                 });
             }
         }
         let tree = cx.ask::<FlameTree>(params);
-        cx.show(ui, &tree, |ui, tree| self.show(ui, cx, &Shown { memory, tree, stacks, inks: &inks.inks, matches: None }));
+        cx.show(ui, &tree, |ui, tree| {
+            self.show(ui, cx, &Shown { memory, tree, stacks, inks: &inks.inks, matches: None, of_all_views: false })
+        });
     }
 }
 
@@ -150,6 +176,8 @@ struct Shown<'a> {
     stacks: &'a StackTable,
     inks: &'a FlameInks,
     matches: Option<&'a FlameMatches>,
+    /// The matches are what the search of all views found, not what was typed here.
+    of_all_views: bool,
 }
 
 impl Flame {
@@ -411,11 +439,15 @@ fn header(ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>, memory: &DeviceMemory) {
         let Some(found) = shown.matches else { return };
         ui.label(RichText::new("·").color(cx.tokens.weak));
         if found.hits == 0 {
-            ui.label("no frame matches");
+            ui.label(if shown.of_all_views { "nothing of what was found" } else { "no frame matches" });
             return;
         }
-        let frames =
-            if found.hits == 1 { "1 box matches".to_owned() } else { format!("{} boxes match", grouped(found.hits.into())) };
+        let frames = match (found.hits, shown.of_all_views) {
+            (1, true) => "found at 1 stack".to_owned(),
+            (hits, true) => format!("found at {} stacks", grouped(hits.into())),
+            (1, false) => "1 box matches".to_owned(),
+            (hits, false) => format!("{} boxes match", grouped(hits.into())),
+        };
         let share = if of.is_difference() { String::new() } else { format!(", {}", share_text(found.weight, root.weight)) };
         let sum = format!("{frames}, together {}{share}", exact_value(of, found.value));
         copyable(ui, RichText::new(sum).color(cx.tokens.accent), "", &found.value.to_string());

@@ -50,6 +50,7 @@ impl View for SegmentMap {
             self.header(ui, cx, state);
             let Answer::Ready(inks) = cx.session.inks() else { return };
             let size = ui.available_size();
+            let found = cx.session.found();
             let input = SegmentMapInput {
                 snapshot: &document.snapshot,
                 memory,
@@ -63,6 +64,7 @@ impl View for SegmentMap {
                 request: failed_request(memory, state),
                 selected: cx.selected(),
                 hovered: cx.hovered(),
+                found: found.as_deref(),
             };
             self.scroll(ui, cx, &document.snapshot, input);
         });

@@ -3,7 +3,7 @@
 //! Always: sizes add up to the state's `reserved`, pins to its `active`; the foot says so.
 
 use crate::analysis::pins::Pin;
-use crate::analysis::{Pins, SegmentPins};
+use crate::analysis::{Found, Pins, SegmentPins};
 use crate::base::{Bytes, grouped};
 use crate::chart::axis::duration_label;
 use crate::chart::ink::{pool_name, stream_name};
@@ -172,8 +172,10 @@ fn segment_row(cx: &Cx<'_>, snapshot: &Snapshot, segment: &SegmentPins, open: bo
     let inside = |item: Item| match item {
         Item::Allocation(id) => segment.pins.iter().any(|pin| pin.allocation == id),
         Item::Gap { address: at, .. } => address <= at && at - address < size,
-        Item::Segment(_) | Item::Event(_) | Item::Stack(_) => false,
+        Item::Stack(other) => segment.pins.iter().any(|pin| snapshot.stacks.are_alike(pin.stack, other)),
+        Item::Segment(_) | Item::Event(_) => false,
     };
+    let holds = |found: &Found| found.has_segment(segment.segment) || segment.pins.iter().any(|pin| found.has(pin.allocation));
     let kind = match (segment.inferred, segment.expandable) {
         (true, _) => "\nMade up around blocks in no known segment; not counted in reserved.",
         (_, true) => "\nA mapped range of an expandable segment.",
@@ -196,6 +198,7 @@ fn segment_row(cx: &Cx<'_>, snapshot: &Snapshot, segment: &SegmentPins, open: bo
         ],
         selected: cx.selected() == Some(Item::Segment(segment.segment)),
         related: cx.selected().is_some_and(inside) || cx.hovered().is_some_and(inside),
+        found: cx.session.found().map(|found| holds(&found)),
         unfolded: (!segment.pins.is_empty()).then_some(open),
         ..TableRow::default()
     }
@@ -207,6 +210,7 @@ fn pin_row(cx: &Cx<'_>, snapshot: &Snapshot, segment: &SegmentPins, pin: &Pin) -
         _ => "in use",
     };
     let item = Some(Item::Allocation(pin.allocation));
+    let its_stack = matches!(cx.selected(), Some(Item::Stack(other)) if snapshot.stacks.are_alike(pin.stack, other));
     TableRow {
         name: format!("pin 0x{:x}, {}", pin.address, Bytes(pin.size)),
         cells: vec![
@@ -224,7 +228,8 @@ fn pin_row(cx: &Cx<'_>, snapshot: &Snapshot, segment: &SegmentPins, pin: &Pin) -
             stack_cell(&snapshot.stacks, pin.stack),
         ],
         selected: cx.selected() == item,
-        related: cx.hovered() == item || cx.selected() == Some(Item::Stack(pin.stack)),
+        related: cx.hovered() == item || its_stack,
+        found: cx.session.found().map(|found| found.has(pin.allocation)),
         depth: 1,
         ..TableRow::default()
     }

@@ -4,6 +4,7 @@
 //! the whole that its parts add up to.
 
 use crate::analysis::{Churn, LeakParams, LeakSuspects, LifetimeParams, Lifetimes, Slices, StackChurn, StackGrowth, Sum};
+use crate::base::id::Id as _;
 use crate::base::{Bytes, StringId, grouped};
 use crate::chart::axis::duration_label;
 use crate::chart::{HistogramInput, Ink, TimeAxis, Unit, histogram};
@@ -416,7 +417,7 @@ impl<A> Ordered<A> {
         value: impl Fn(usize, usize) -> u64,
         row: impl Fn(usize) -> StackCells,
     ) {
-        let Some((document, ..)) = cx.session.front() else { return };
+        let Some((document, _, memory)) = cx.session.front() else { return };
         let stacks = &document.snapshot.stacks;
         if !self.order.as_ref().is_some_and(|(of, sort, _)| Arc::ptr_eq(of, answer) && *sort == self.sort) {
             let mut order: Vec<usize> = (0..rows).collect();
@@ -433,8 +434,18 @@ impl<A> Ordered<A> {
             let (stack, bytes, mut cells, line) = row(order[place]);
             cells.push(stack_cell(stacks, stack));
             let told = telling_line(stacks, stack).unwrap_or_else(|| no_stack(stack).to_owned());
-            let selected = cx.selected() == Some(Item::Stack(stack));
-            TableRow { name: format!("{told}, {}", Bytes(bytes)), cells, line, selected, ..TableRow::default() }
+            let its = |item: Item| match item {
+                Item::Stack(other) => stacks.are_alike(stack, other),
+                Item::Allocation(id) => {
+                    memory.allocations.stacks().get(id.row()).is_some_and(|other| stacks.are_alike(stack, *other))
+                }
+                Item::Segment(_) | Item::Gap { .. } | Item::Event(_) => false,
+            };
+            let selected = matches!(cx.selected(), Some(item @ Item::Stack(_)) if its(item));
+            let related = cx.selected().is_some_and(its) || cx.hovered().is_some_and(its);
+            let found = cx.session.found().map(|found| found.has_stack(stack));
+            let name = format!("{told}, {}", Bytes(bytes));
+            TableRow { name, cells, line, selected, related, found, ..TableRow::default() }
         });
         let item = |place: usize| order.get(place).map(|place| Item::Stack(row(*place).0));
         if let Some(item) = touch.hovered.and_then(item) {

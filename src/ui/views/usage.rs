@@ -11,7 +11,7 @@ use crate::chart::{Clock, PlacedRaster, RasterSlot};
 use crate::model::{AllocationId, DeviceId, DeviceMemory, Item, Position, Snapshot};
 use crate::paint;
 use crate::raster::{StackOutline, StackRaster};
-use crate::session::lookups::OutlineOf;
+use crate::session::lookups::{BlocksOf, OutlineOf};
 use crate::session::pictures::PictureOf;
 use crate::session::{Answer, Command, Document};
 use crate::ui::views::usage_header::header;
@@ -97,7 +97,13 @@ impl Usage {
             Answer::Ready(outline) => outline.0.clone(),
             Answer::Stale(..) | Answer::Pending(_) | Answer::Failed(_) => None,
         };
-        let selected: Vec<StackOutline> = exact(outline("selected", place.selected())).into_iter().collect();
+        let mut selected: Vec<StackOutline> = exact(outline("selected", place.selected())).into_iter().collect();
+        // Of a selected stack its largest blocks are outlined.
+        if let Some(Item::Stack(stack)) = place.selected()
+            && let Answer::Ready(largest) = cx.ask::<BlocksOf>(stack)
+        {
+            selected.extend(largest.outlines.iter().cloned());
+        }
         let hovered = exact(outline("hovered", cx.hovered()));
         let mut input = UsageInput {
             snapshot: shown.snapshot(),

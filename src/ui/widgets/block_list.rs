@@ -4,7 +4,7 @@
 //! texts of many rows are made in a job too.
 
 use crate::analysis::{
-    BlockLife, BlockOrder, BlockRow, BlockSum, BlockTable, BlockTableParams, GroupBy, GroupKey, Which, pool_of,
+    BlockLife, BlockOrder, BlockRow, BlockSum, BlockTable, BlockTableParams, Found, GroupBy, GroupKey, Which, pool_of,
 };
 use crate::base::id::Id as _;
 use crate::base::{Bytes, grouped};
@@ -306,12 +306,14 @@ fn group_row(cx: &Cx<'_>, shown: &Shown<'_>, row: &BlockRow) -> TableRow {
     cells.push(stack_cell(&snapshot.stacks, row.stack));
     let its = |other: Item| match other {
         Item::Allocation(id) => matches!(row.key, GroupKey::Stack(stack)
-            if memory.allocations.stacks().get(id.row()).is_some_and(|other| same_stack(snapshot, *other, stack))),
+            if memory.allocations.stacks().get(id.row()).is_some_and(|other| snapshot.stacks.are_alike(*other, stack))),
+        Item::Stack(other) => matches!(row.key, GroupKey::Stack(_)) && snapshot.stacks.are_alike(other, row.stack),
         _ => false,
     };
-    let selected = cx.selected() == Some(item(row)) && matches!(row.key, GroupKey::Stack(_));
+    let selected = matches!(cx.selected(), Some(other @ Item::Stack(_)) if its(other));
     let related = cx.selected().is_some_and(its) || cx.hovered().is_some_and(its);
-    TableRow { name: format!("{name}, {}", Bytes(bytes)), cells, selected, related, ..TableRow::default() }
+    let found = cx.session.found().map(|found| holds_found(cx, table, row, &found));
+    TableRow { name: format!("{name}, {}", Bytes(bytes)), cells, selected, related, found, ..TableRow::default() }
 }
 
 fn block_row(
@@ -352,7 +354,9 @@ fn block_row(
         name: format!("{}, {}", life.label(), Bytes(sum.bytes)),
         cells: columns.iter().map(|(_, order)| cell(*order)).collect(),
         selected: cx.selected() == item,
-        related: cx.hovered() == item,
+        related: cx.hovered() == item
+            || matches!(cx.selected(), Some(Item::Stack(other)) if snapshot.stacks.are_alike(stack, other)),
+        found: cx.session.found().map(|found| found.has(id)),
         ..TableRow::default()
     }
 }
@@ -369,9 +373,15 @@ fn event_cell(memory: &DeviceMemory, event: Option<EventIdx>) -> TableCell {
     TableCell { text: number, exact, weak: false }
 }
 
-/// Whether two ids are one stack: all that have no frames are.
-fn same_stack(snapshot: &Snapshot, a: StackId, b: StackId) -> bool {
-    a == b || (snapshot.stacks.frames(a).is_empty() && snapshot.stacks.frames(b).is_empty())
+/// Whether a row holds what was found. Rows of several stacks are known by the largest of them.
+fn holds_found(cx: &Cx<'_>, table: &BlockTable, row: &BlockRow, found: &Found) -> bool {
+    let here = if table.params.which == (Which::Live { at: cx.cursor() }) { cx.session.found_here() } else { None };
+    match (row.key, here.as_ref().and_then(|here| here.value())) {
+        (GroupKey::Block(id), _) => found.has(id),
+        (GroupKey::Size(size), Some(here)) => here.has_size(size),
+        (_, Some(here)) => here.has_stack(found, row.stack),
+        (_, None) => found.has_stack(row.stack),
+    }
 }
 
 /// Where something was allocated, its innermost frames told on hover.

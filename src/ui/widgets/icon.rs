@@ -25,6 +25,8 @@ pub enum Icon {
     Folded,
     /// What was hidden is shown.
     Unfolded,
+    /// To look for something.
+    Find,
     /// Something to know.
     Caution,
     /// Save it.
@@ -107,6 +109,10 @@ pub fn draw(painter: &Painter, at: Pos2, icon: Icon, colour: Color32) {
             painter.line_segment([p(-3.5, -1.5), p(0.0, 2.0)], stroke);
             painter.line_segment([p(3.5, -1.5), p(0.0, 2.0)], stroke);
             painter.line_segment([p(-5.0, 5.0), p(5.0, 5.0)], stroke);
+        }
+        Icon::Find => {
+            painter.circle_stroke(p(-1.2, -1.2), 4.0, Stroke::new(1.4, colour));
+            painter.line_segment([p(1.8, 1.8), p(5.4, 5.4)], Stroke::new(1.8, colour));
         }
         Icon::Caution => {
             painter.add(Shape::closed_line(vec![p(0.0, -6.0), p(6.5, 5.5), p(-6.5, 5.5)], Stroke::new(1.3, colour)));

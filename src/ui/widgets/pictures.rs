@@ -39,6 +39,7 @@ impl Pictures {
         wanted: impl Fn(RasterSlot) -> Option<(RasterView, PlacedRaster)>,
     ) -> Vec<PlacedRaster> {
         let mut placed = Vec::new();
+        let find = cx.session.found().map(|found| std::sync::Arc::clone(&found.terms));
         for slot in [RasterSlot::Whole, RasterSlot::Window] {
             let Some((view, to)) = wanted(slot) else {
                 self.textures.remove(&slot);
@@ -50,6 +51,7 @@ impl Pictures {
                 axis: clock.axis(),
                 colour_by: cx.session.workspace().colour_by,
                 theme: cx.tokens.palette.theme,
+                find: find.clone(),
             };
             if look.size_px.0 == 0 || look.size_px.1 == 0 {
                 continue;

@@ -89,6 +89,8 @@ pub struct TableRow {
     pub failed: bool,
     /// A small line in one of its cells, by the column's place: values from left to right.
     pub line: Option<(usize, Vec<u64>)>,
+    /// Whether it holds what is searched for; none: nothing is searched for, or it can hold nothing of the kind.
+    pub found: Option<bool>,
     /// Whether it can be unfolded, and is.
     pub unfolded: Option<bool>,
     /// How far it stands in, in levels.
@@ -259,6 +261,9 @@ fn show_row(
 ) {
     let response = ui.interact(rect, ui.scope_id().with((content.name, place)), Sense::click());
     response.widget_info(|| WidgetInfo::selected(Role::ListBoxOption, true, row.selected, &row.name));
+    if row.found == Some(true) {
+        ui.painter().rect_filled(rect, 0.0, cx.tokens.found_row);
+    }
     if row.selected || row.related {
         ui.painter().rect_filled(rect, 0.0, cx.tokens.selected_row);
     } else if response.hovered() {
@@ -287,7 +292,7 @@ fn show_row(
         if let Some((_, values)) = row.line.as_ref().filter(|(place, _)| *place == i) {
             draw_line(ui.painter(), cx, cell, values);
         }
-        let colour = match (shown.weak, row.failed) {
+        let colour = match (shown.weak || row.found == Some(false), row.failed) {
             (true, _) => cx.tokens.weak,
             (false, true) => cx.tokens.error,
             (false, false) => cx.tokens.text,
