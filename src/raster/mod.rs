@@ -11,7 +11,7 @@ pub mod lives;
 pub mod stack;
 
 pub use address::{AddressMap, AddressSpan};
-pub use colour::{ColourBy, ColourTable, age_class, size_class};
+pub use colour::{ColourBy, ColourTable, age_class, held_class, size_class};
 pub use lives::LivesIndex;
 pub use stack::{StackOutline, StackRaster};
 

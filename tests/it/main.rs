@@ -7,6 +7,7 @@ mod display;
 mod engine;
 mod flame;
 mod format;
+mod moments;
 mod naive;
 mod picture;
 mod picture_views;

@@ -5,6 +5,7 @@ pub mod canvas;
 pub mod icon;
 pub mod legend;
 pub mod pictures;
+pub mod span_hand;
 pub mod stack_list;
 pub mod table;
 pub mod text;
