@@ -101,6 +101,8 @@ pub struct Gaps<'a> {
     pub inactive_split: u64,
     /// Sum of the pieces that the file names, bytes.
     pub reserved: u64,
+    /// Number of segments that the file does not name.
+    inferred: u64,
     /// How much free memory each block held, where that is asked for.
     held: Option<HeldBook>,
 }
@@ -120,6 +122,7 @@ impl<'a> Gaps<'a> {
             live: BTreeMap::new(),
             inactive_split: 0,
             reserved: 0,
+            inferred: 0,
             held: None,
         }
     }
@@ -136,6 +139,10 @@ impl<'a> Gaps<'a> {
     /// Number of segments.
     pub fn segments(&self) -> u64 {
         self.runs.len() as u64
+    }
+    /// Number of segments that the file names.
+    pub fn named_segments(&self) -> u64 {
+        self.segments() - self.inferred
     }
     /// Number of active blocks.
     pub fn active_blocks(&self) -> u64 {
@@ -325,6 +332,7 @@ impl<'a> Gaps<'a> {
         let mut gaps = Vec::new();
         self.walk(start, run.end, |gap| gaps.push(gap));
         self.close(start);
+        self.inferred -= u64::from(run.inferred);
         self.inactive_split -= run.inactive_split();
         let pool = self.touch(run.pool);
         gaps.into_iter().for_each(|gap| pool.take_gap(gap));
@@ -345,6 +353,7 @@ impl<'a> Gaps<'a> {
         run = Run { active, allocated, requested, blocks, free, tangled, ..run };
         self.runs.insert(start, run);
         self.mark(start);
+        self.inferred += u64::from(run.inferred);
         self.inactive_split += run.inactive_split();
         let pool = self.touch(run.pool);
         gaps.into_iter().for_each(|gap| pool.add_gap(gap));

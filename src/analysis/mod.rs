@@ -41,7 +41,7 @@ pub use query::{Asked, Query, Subject};
 pub use rates::{RateParams, Rates};
 pub use releases::{Release, ReleaseReason, Releases};
 pub use segment_cost::SegmentCost;
-pub use spans::{Span, SpanFigures, SpanKind, SpanSums, Spans};
+pub use spans::{Span, SpanFigures, SpanGroup, SpanKind, SpanSums, Spans, Spread};
 pub use state::StateAt;
 pub use summary::{Counters, OomEvent, Peak, Summary};
 pub use timeline::UsageTimeline;

@@ -9,7 +9,7 @@ use crate::analysis::timeline::UsageTimeline;
 use crate::base::{Cancelled, HeapSize, Progress, StringId};
 use crate::model::{Action, DeviceMemory, EventIdx, Position, Trace};
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// What a span comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -254,6 +254,46 @@ impl SpanSums {
     }
 }
 
+/// The least, the middle and the most of a figure; of an even number the lower middle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spread<T> {
+    /// The least.
+    pub least: T,
+    /// As many are less as are more.
+    pub middle: T,
+    /// The most.
+    pub most: T,
+}
+
+impl<T: Ord + Copy> Spread<T> {
+    /// Of some figures; none where there are none.
+    pub fn of(figures: impl Iterator<Item = T>) -> Option<Spread<T>> {
+        let mut figures: Vec<T> = figures.collect();
+        figures.sort_unstable();
+        let (least, most) = (*figures.first()?, *figures.last()?);
+        Some(Spread { least, middle: figures[(figures.len() - 1) / 2], most })
+    }
+}
+
+/// Spans of one name, such as the steps of a training.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpanGroup {
+    /// Their name.
+    pub name: StringId,
+    /// What they come from.
+    pub kind: SpanKind,
+    /// Their rows among the spans, by beginning.
+    pub rows: Vec<u32>,
+    /// How long they took in µs; none where no span has both its times.
+    pub duration_us: Option<Spread<u64>>,
+    /// The most allocated in them, bytes.
+    pub peak: Spread<u64>,
+    /// By how much `allocated` grew in them, bytes.
+    pub change: Spread<i128>,
+    /// What was allocated in them, bytes.
+    pub allocated: Spread<u64>,
+}
+
 /// The spans of a device with what happened in each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpanFigures {
@@ -261,6 +301,8 @@ pub struct SpanFigures {
     pub spans: Spans,
     /// One a row of the spans.
     pub sums: Vec<SpanSums>,
+    /// The spans by name, the most frequent first.
+    pub groups: Vec<SpanGroup>,
 }
 
 impl SpanFigures {
@@ -303,9 +345,34 @@ impl SpanFigures {
             let (at_start, at_end) = (usage.allocated.at(span.from), usage.allocated.at(span.to));
             SpanSums { at_start, at_end, peak, peak_at, allocations, frees, allocated, freed }
         };
-        let sums = spans.rows.iter().map(of_span).collect();
-        Ok(SpanFigures { spans, sums })
+        let sums: Vec<SpanSums> = spans.rows.iter().map(of_span).collect();
+        let groups = groups(&spans, &sums);
+        Ok(SpanFigures { spans, sums, groups })
     }
+}
+
+fn groups(spans: &Spans, sums: &[SpanSums]) -> Vec<SpanGroup> {
+    let mut by_name: BTreeMap<(SpanKind, StringId), Vec<u32>> = BTreeMap::new();
+    for (row, span) in spans.rows.iter().enumerate() {
+        by_name.entry((span.kind, span.name)).or_default().push(row as u32);
+    }
+    let mut groups: Vec<SpanGroup> = by_name
+        .into_iter()
+        .map(|((kind, name), rows)| {
+            let figures = || rows.iter().map(|row| &sums[*row as usize]);
+            SpanGroup {
+                name,
+                kind,
+                duration_us: Spread::of(rows.iter().filter_map(|row| spans.rows[*row as usize].duration_us())),
+                peak: Spread::of(figures().map(|sum| sum.peak)).unwrap_or_default(),
+                change: Spread::of(figures().map(SpanSums::change)).unwrap_or_default(),
+                allocated: Spread::of(figures().map(|sum| sum.allocated)).unwrap_or_default(),
+                rows,
+            }
+        })
+        .collect();
+    groups.sort_by_key(|group| Reverse(group.rows.len()));
+    groups
 }
 
 impl Query for Spans {
@@ -337,8 +404,9 @@ impl HeapSize for Spans {
 
 impl HeapSize for SpanFigures {
     fn heap_size(&self) -> usize {
-        let Self { spans, sums } = self;
-        spans.heap_size() + sums.capacity() * size_of::<SpanSums>()
+        let Self { spans, sums, groups } = self;
+        let rows: usize = groups.iter().map(|group| size_of::<SpanGroup>() + group.rows.capacity() * 4).sum();
+        spans.heap_size() + sums.capacity() * size_of::<SpanSums>() + rows
     }
 }
 
@@ -363,6 +431,16 @@ mod tests {
             });
         }
         memory
+    }
+
+    #[test]
+    fn a_spread_is_least_middle_and_most() {
+        for (figures, expected) in
+            [(vec![], None), (vec![3], Some((3, 3, 3))), (vec![9, 1, 5], Some((1, 5, 9))), (vec![4, 1, 2, 3], Some((1, 2, 4)))]
+        {
+            let spread = Spread::of(figures.into_iter()).map(|spread| (spread.least, spread.middle, spread.most));
+            assert_eq!(spread, expected);
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod naive;
 mod picture;
 mod picture_views;
 mod samples;
+mod span_views;
 mod tables;
 mod truth;
 mod window;

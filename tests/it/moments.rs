@@ -4,7 +4,7 @@
 
 use crate::samples;
 use fragscope::analysis::{
-    Group, Held, RateParams, Rates, ReleaseReason, Releases, SegmentCost, SpanFigures, SpanKind, Spans, UsageTimeline,
+    Counters, Group, Held, RateParams, Rates, ReleaseReason, Releases, SegmentCost, SpanFigures, SpanKind, Spans, UsageTimeline,
 };
 use fragscope::base::Progress;
 use fragscope::model::{Action, AllocationId, DeviceMemory, Position, Snapshot};
@@ -70,6 +70,14 @@ fn figures_of_spans_equal_a_look_at_every_life() {
                 assert!(at(position) <= sums.peak, "{what} at {position:?}");
             }
         }
+        let grouped: usize = figures.groups.iter().map(|group| group.rows.len()).sum();
+        assert_eq!(grouped, figures.spans.rows.len(), "{place}: every span is in one group");
+        for group in &figures.groups {
+            let peaks: Vec<u64> = group.rows.iter().map(|row| figures.sums[*row as usize].peak).collect();
+            let ends = (peaks.iter().copied().min(), peaks.iter().copied().max());
+            assert_eq!(ends, (Some(group.peak.least), Some(group.peak.most)), "{place}: {group:?}");
+            assert!(group.rows.iter().all(|row| figures.spans.rows[*row as usize].name == group.name), "{place}");
+        }
         // Lanes never hold two at once.
         for kind in SpanKind::ALL {
             let mut ends = std::collections::BTreeMap::new();
@@ -80,6 +88,19 @@ fn figures_of_spans_equal_a_look_at_every_life() {
         }
     });
     assert!(10 < annotations, "{annotations} annotations and {runs} runs in the samples");
+}
+
+#[test]
+fn counters_of_many_positions_are_those_of_each() {
+    each_device(|place, _, memory, replay| {
+        let positions: Vec<Position> =
+            (0..=200u64).map(|share| Position((u64::from(memory.end().0) * share / 200) as u32)).collect();
+        let found = Counters::at_all(memory, &positions, &Progress::new()).expect("nobody cancels");
+        assert_eq!(found.len(), positions.len(), "{place}");
+        for (position, found) in positions.into_iter().zip(found) {
+            assert_eq!(found, Counters::of(&replay.state_at(memory, position), &memory.trace), "{place} at {position:?}");
+        }
+    });
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub mod live_set;
 pub mod segment_map;
 pub mod segments;
 pub mod sizes;
+pub mod spans;
 pub mod usage;
 pub mod usage_header;
 pub mod view;
@@ -25,6 +26,7 @@ pub const VIEWS: &[ViewClass] = &[
     live_set::CLASS,
     segments::CLASS,
     sizes::CLASS,
+    spans::CLASS,
     address_time::CLASS,
     details::CLASS,
 ];
