@@ -81,7 +81,7 @@ const LABEL_PT: f32 = 14.0;
 /// Lays out the parts.
 pub fn frame(input: &AddressTimeInput<'_>) -> AddressTimeFrame {
     let (left, right) = (LEFT_PT, (input.width_pt - RIGHT_PT).max(LEFT_PT + 10.0));
-    let spans_height = spans::height_pt(input.clock);
+    let spans_height = spans::height_pt(input.clock, input.height_pt);
     let bottom = (input.height_pt - AXIS_PT - spans_height).max(TOP_PT + 10.0);
     let time = if input.time.start < input.time.end { input.time.clone() } else { input.clock.span() };
     let all = 0.0..(input.index.map.rows() as f64).max(1.0);

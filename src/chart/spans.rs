@@ -18,19 +18,27 @@ const DEEPER_PT: f32 = 5.0;
 /// How far an arrow reaches out of an open end.
 const ARROW_PT: f32 = 6.0;
 
-/// How high the rows of a clock's spans are together, in points; zero where there are none.
-pub fn height_pt(clock: &Clock) -> f32 {
-    let own = clock.lanes().min(MOST_ROWS) as f32 * ROW_PT;
-    own + if MOST_ROWS < clock.lanes() { DEEPER_PT } else { 0.0 }
+/// How high the rows of a clock's spans are together, in points, in a picture that is `room_pt` high: a fifth of it at
+/// most, but one row; zero where there are no spans.
+pub fn height_pt(clock: &Clock, room_pt: f32) -> f32 {
+    let most = ((room_pt / 5.0 / ROW_PT) as usize).clamp(1, MOST_ROWS);
+    let own = clock.lanes().min(most) as f32 * ROW_PT;
+    own + if most < clock.lanes() { DEEPER_PT } else { 0.0 }
+}
+
+/// How many rows of their own there are in an area.
+fn rows_of(area: Area) -> usize {
+    ((area.height() / ROW_PT) as usize).min(MOST_ROWS)
 }
 
 /// Draws the spans in `area`, whose horizontal axis is `time`.
 pub fn draw(drawing: &mut Drawing, snapshot: &Snapshot, clock: &Clock, area: Area, time: &Scale, hovered: Option<usize>) {
+    let rows = rows_of(area);
     let mut drawn_to = [f32::NEG_INFINITY; MOST_ROWS + 1];
     let mut parity = [false; MOST_ROWS + 1];
     let behind = clock.spans().partition_point(|span| span.units.start <= time.to);
     for span in &clock.spans()[..behind] {
-        let lane = span.lane.min(MOST_ROWS);
+        let lane = span.lane.min(rows);
         let (x0, x1) = (time.point(span.units.start), time.point(span.units.end));
         if x1 < area.x0 || area.x1 < x0 || x1 < drawn_to[lane] + 1.0 {
             continue;
@@ -38,11 +46,11 @@ pub fn draw(drawing: &mut Drawing, snapshot: &Snapshot, clock: &Clock, area: Are
         drawn_to[lane] = x1;
         parity[lane] = !parity[lane];
         let top = area.y0 + ROW_PT * lane as f32;
-        let height = if lane == MOST_ROWS { DEEPER_PT } else { ROW_PT };
+        let height = if lane == rows { DEEPER_PT } else { ROW_PT };
         let place = Area::new(x0, top, x1.max(x0 + 1.0), top + height - 1.0).intersect(area);
         let boxed = Area::new(place.x0, place.y0, (place.x1 - 0.5).max(place.x0 + 0.5), place.y1);
         drawing.push(Shape::Box(boxed), Ink::Annotation(parity[lane]));
-        if lane == MOST_ROWS {
+        if lane == rows {
             continue;
         }
         if hovered == Some(span.row) {
@@ -89,7 +97,7 @@ pub fn hit<'a>(clock: &'a Clock, area: Area, time: &Scale, x: f32, y: f32) -> Op
         return None;
     }
     let lane = ((y - area.y0) / ROW_PT) as usize;
-    if MOST_ROWS <= lane {
+    if rows_of(area) <= lane {
         return None;
     }
     let near = 2.0 * time.units_per_point();
@@ -144,7 +152,7 @@ mod tests {
         let memory = device(&spans, &mut snapshot);
         for axis in [TimeAxis::Events, TimeAxis::Time] {
             let clock = Clock::of(&memory, axis);
-            let area = Area::new(50.0, 100.0, 1050.0, 100.0 + height_pt(&clock));
+            let area = Area::new(50.0, 100.0, 1050.0, 100.0 + height_pt(&clock, 1000.0));
             let time = Scale::new(clock.span(), area.x0, area.x1);
             let mut drawing = Drawing::new(1100.0, 200.0);
             draw(&mut drawing, &snapshot, &clock, area, &time, None);
@@ -173,15 +181,15 @@ mod tests {
         let found = Spans::of(&memory, &crate::base::Progress::new()).expect("nobody cancels");
         assert_eq!(found.of_kind(SpanKind::Annotation).len(), 9);
         let clock = Clock::with_spans(&memory, TimeAxis::Time, &found);
-        assert_eq!((clock.lanes(), height_pt(&clock)), (9, MOST_ROWS as f32 * ROW_PT + DEEPER_PT));
-        let area = Area::new(0.0, 0.0, 500.0, height_pt(&clock));
+        assert_eq!((clock.lanes(), height_pt(&clock, 1000.0)), (9, MOST_ROWS as f32 * ROW_PT + DEEPER_PT));
+        let area = Area::new(0.0, 0.0, 500.0, height_pt(&clock, 1000.0));
         let time = Scale::new(clock.span(), area.x0, area.x1);
         assert!(hit(&clock, area, &time, 200.0, area.y1 - 1.0).is_none());
         let mut drawing = Drawing::new(500.0, 100.0);
         draw(&mut drawing, &snapshot, &clock, area, &time, Some(0));
         for mark in &drawing.marks {
             if let Shape::Box(area) = mark.shape {
-                assert!(area.y1 <= height_pt(&clock), "{mark:?}");
+                assert!(area.y1 <= height_pt(&clock, 1000.0), "{mark:?}");
             }
         }
     }

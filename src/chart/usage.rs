@@ -97,7 +97,7 @@ const OVERVIEW_GAP_PT: f32 = 6.0;
 /// Lays out the parts.
 pub fn frame(input: &UsageInput<'_>) -> UsageFrame {
     let (left, right) = (LEFT_PT, (input.width_pt - RIGHT_PT).max(LEFT_PT + 10.0));
-    let spans_height = spans::height_pt(input.clock);
+    let spans_height = spans::height_pt(input.clock, input.height_pt);
     let overview_height = if input.overview { OVERVIEW_PT + OVERVIEW_GAP_PT } else { 0.0 };
     let bottom = (input.height_pt - AXIS_PT - spans_height - overview_height).max(TOP_PT + 10.0);
     let spans_top = bottom + AXIS_PT;

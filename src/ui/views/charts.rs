@@ -18,7 +18,9 @@ use crate::ui::widgets::canvas::{Canvas, Gesture, canvas, over};
 use crate::ui::widgets::span_hand;
 use crate::ui::widgets::time_hand::act_on_time;
 use egui::text::{LayoutJob, TextFormat};
-use egui::{ComboBox, Id, Label, Rect, Response, RichText, Role, Sense, Stroke, StrokeKind, TextStyle, Ui, Vec2, WidgetInfo};
+use egui::{
+    ComboBox, Id, Label, Rect, Response, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui, Vec2, WidgetInfo,
+};
 use egui::{pos2, vec2};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -88,6 +90,11 @@ impl Panel {
         }
     }
 }
+
+/// A plot with its legend needs so much, in points, for spans to stand below it.
+const LEAST_PT: f32 = 150.0;
+/// Below this height of a plot with its legend, the legend is one line.
+const TIGHT_PT: f32 = 220.0;
 
 struct Charts {
     panels: BTreeSet<Panel>,
@@ -267,8 +274,9 @@ impl Charts {
     fn show(&mut self, ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>) {
         let Some(place) = cx.place() else { return };
         let panels: Vec<Panel> = self.panels.iter().copied().collect();
-        let below = spans::height_pt(shown.clock);
-        let below = if below + 60.0 * panels.len() as f32 <= ui.available_height() { below } else { 0.0 };
+        // Plots come first: spans stand below them where that leaves enough.
+        let below = spans::height_pt(shown.clock, ui.available_height());
+        let below = if below + LEAST_PT * panels.len() as f32 <= ui.available_height() { below } else { 0.0 };
         let hidden: BTreeSet<&'static str> =
             shown.series.iter().filter(|series| !self.is_shown(series)).map(|series| series.name).collect();
         let capacity = match Capacity::of(shown.memory, shown.usage) {
@@ -280,7 +288,7 @@ impl Charts {
         for (row, panel) in panels.iter().enumerate() {
             let (top, left) = (ui.cursor().min.y, (panels.len() - row) as f32);
             let slot = (ui.available_height() - below) / left;
-            self.legend(ui, cx, shown, *panel);
+            self.legend(ui, cx, shown, *panel, slot < TIGHT_PT);
             let series: Vec<Series<'_>> =
                 shown.series.iter().filter(|series| Panel::of(series.unit) == *panel).cloned().collect();
             let is_last = row + 1 == panels.len();
@@ -316,8 +324,9 @@ impl Charts {
         self.pointer = pointer;
     }
 
-    fn legend(&mut self, ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>, panel: Panel) {
-        in_line(ui, |ui| {
+    /// The legend of a plot; where room is short it is one line that scrolls.
+    fn legend(&mut self, ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>, panel: Panel, tight: bool) {
+        let mut entries = |ui: &mut Ui| {
             for series in shown.series.iter().filter(|series| Panel::of(series.unit) == panel) {
                 if legend_entry(ui, cx, shown.clock, series, self.is_shown(series)).clicked() {
                     toggle(&mut self.switched, series.name);
@@ -329,7 +338,14 @@ impl Charts {
             if panel == Panel::DriverTime && !shown.memory.trace.has_times() {
                 ui.label(RichText::new("The events of this recording carry no times.").color(cx.tokens.weak));
             }
-        });
+        };
+        if tight {
+            let margin = egui::Margin { left: UNIT as i8, ..egui::Margin::ZERO };
+            let line = |ui: &mut Ui| ScrollArea::horizontal().id_salt(panel).show(ui, |ui| ui.horizontal(&mut entries));
+            egui::Frame::new().inner_margin(margin).show(ui, line);
+        } else {
+            in_line(ui, entries);
+        }
     }
 
     fn is_shown(&self, series: &Series<'_>) -> bool {

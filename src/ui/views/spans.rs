@@ -3,7 +3,7 @@
 //! Always: figures come from a job and are those of the charts at the ends of each span; a span is the same here and
 //! under the pictures over time.
 
-use crate::analysis::{Span, SpanFigures, SpanGroup, SpanSums, Spread};
+use crate::analysis::{Span, SpanFigures, SpanGroup, SpanKind, SpanSums, Spread};
 use crate::base::{Bytes, StringId, grouped};
 use crate::chart::axis::duration_label;
 use crate::model::{DeviceMemory, Position, Snapshot};
@@ -64,7 +64,7 @@ const fn column(title: &'static str, help: &'static str, width: f32, number: boo
     TableColumn { title, help, width, number, sorts: true }
 }
 
-const EACH: [TableColumn; 11] = [
+const EACH: [TableColumn; 10] = [
     column("Begins", "The first event of the span.", 74.0, true),
     column("Took", "Time from its beginning to its end.", 78.0, true),
     column("Events", "How many events lie in it.", 60.0, true),
@@ -74,11 +74,10 @@ const EACH: [TableColumn; 11] = [
     column("Peak", "The most allocated at any moment of it.", 78.0, true),
     column("Allocations", "Blocks allocated in it.", 76.0, true),
     column("Allocated", "Sizes of the blocks allocated in it.", 78.0, true),
-    column("Kind", "What it comes from.", 96.0, false),
-    column("Name", "What the program called it.", 0.0, false),
+    column("Name", "What the program called it, and what it comes from on hover.", 0.0, false),
 ];
 
-const BY_NAME: [TableColumn; 10] = [
+const BY_NAME: [TableColumn; 9] = [
     column("Spans", "How many spans have this name.", 54.0, true),
     column("Shortest", "The shortest of them.", 78.0, true),
     column("Middle", "As many took less time as took more.", 78.0, true),
@@ -87,8 +86,7 @@ const BY_NAME: [TableColumn; 10] = [
     column("Highest peak", "The highest peak in any of them.", 86.0, true),
     column("Middle change", "As many kept less as kept more.", 94.0, true),
     column("Most kept", "The largest change in any of them.", 84.0, true),
-    column("Kind", "What they come from.", 96.0, false),
-    column("Name", "What the program called them.", 0.0, false),
+    column("Name", "What the program called them, and what they come from on hover.", 0.0, false),
 ];
 
 /// What the view is about in one frame.
@@ -254,7 +252,6 @@ impl SpansView {
                     6 => Value::Number(sums.peak.into()),
                     7 => Value::Number(sums.allocations.into()),
                     8 => Value::Number(sums.allocated.into()),
-                    9 => Value::Text(span.kind.name().to_owned()),
                     _ => Value::Text(shown.name(span.name).to_owned()),
                 }
             });
@@ -282,8 +279,7 @@ impl SpansView {
                     TableCell::bytes(sums.peak),
                     TableCell::number(grouped(sums.allocations)),
                     TableCell::bytes(sums.allocated),
-                    TableCell::number(span.kind.name()).weak(),
-                    TableCell::text(name),
+                    named(name, span.kind),
                 ],
                 selected: first == Some(row),
                 related: second == Some(row),
@@ -314,7 +310,7 @@ impl SpansView {
         if !order.as_ref().is_some_and(|(by, filter, _)| by == sort && *filter == self.filter) {
             let mut rows: Vec<usize> = (0..groups.len()).filter(|row| is_named(shown, groups[*row].name, &self.filter)).collect();
             sort_rows(&mut rows, *sort, |row| {
-                let SpanGroup { name, kind, rows, duration_us, peak, change, allocated: _ } = &groups[row];
+                let SpanGroup { name, kind: _, rows, duration_us, peak, change, allocated: _ } = &groups[row];
                 let time = |of: fn(&Spread<u64>) -> u64| Value::Number(duration_us.as_ref().map_or(-1, |all| of(all).into()));
                 match sort.column {
                     0 => Value::Number(rows.len() as i128),
@@ -325,7 +321,6 @@ impl SpansView {
                     5 => Value::Number(peak.most.into()),
                     6 => Value::Number(change.middle),
                     7 => Value::Number(change.most),
-                    8 => Value::Text(kind.name().to_owned()),
                     _ => Value::Text(shown.name(*name).to_owned()),
                 }
             });
@@ -352,8 +347,7 @@ impl SpansView {
                     TableCell::bytes(peak.most),
                     change(kept.middle),
                     change(kept.most),
-                    TableCell::number(kind.name()).weak(),
-                    TableCell::text(shown.name(*name)),
+                    named(shown.name(*name), *kind),
                 ],
                 ..TableRow::default()
             }
@@ -472,6 +466,11 @@ fn begins(span: &Span) -> TableCell {
     };
     let text = if span.open_start { "earlier".to_owned() } else { grouped(u64::from(span.from.0)) };
     TableCell { text, exact: open.to_owned(), weak: !open.is_empty() }
+}
+
+/// A name; what it comes from is told on hover.
+fn named(name: &str, kind: SpanKind) -> TableCell {
+    TableCell { text: name.to_owned(), exact: format!("{}: {name}", kind.name()), weak: false }
 }
 
 fn is_named(shown: &Shown<'_>, name: StringId, filter: &str) -> bool {
