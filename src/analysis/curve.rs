@@ -12,24 +12,88 @@ pub struct Curve {
     /// Positions of changes, ascending, the first at 0; empty when dense.
     changes: Vec<u32>,
     /// One value a change, or one a position when dense.
-    values: Vec<u64>,
-    /// Maxima of each run of 16 rows of the level below; the first level over `values`.
-    highs: Vec<Highs>,
-    /// Minima likewise.
-    lows: Vec<Vec<u64>>,
+    rows: Rows,
     /// The last position.
     last: u32,
 }
 
 const FAN: usize = 16;
 
-/// One level of maxima. Values stand beside their rows: a frame asks for thousands of ranges, and one cache line
-/// then answers for eight runs.
+/// The values of a curve. Blocks and segments come in multiples of a power of two, and counts are small: most curves
+/// fit in half the bytes once their common power of two is taken out. Order is the same either way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Rows {
+    /// Each value is `narrow << shift`.
+    Narrow { levels: Levels<u32>, shift: u32 },
+    /// As they are.
+    Wide(Levels<u64>),
+}
+
+impl Default for Rows {
+    fn default() -> Self {
+        Rows::Narrow { levels: Levels::default(), shift: 0 }
+    }
+}
+
+impl Rows {
+    fn of(values: Vec<u64>) -> Rows {
+        let bits = values.iter().fold(0, |bits, value| bits | value);
+        let shift = if bits == 0 { 0 } else { bits.trailing_zeros() };
+        if bits >> shift <= u64::from(u32::MAX) {
+            // Allocated to measure: the iterator's length is known.
+            let narrow = values.iter().map(|value| (value >> shift) as u32).collect();
+            return Rows::Narrow { levels: Levels::of(narrow), shift };
+        }
+        Rows::Wide(Levels::of(values))
+    }
+    fn len(&self) -> usize {
+        match self {
+            Rows::Narrow { levels, .. } => levels.values.len(),
+            Rows::Wide(levels) => levels.values.len(),
+        }
+    }
+    fn get(&self, row: usize) -> u64 {
+        match self {
+            Rows::Narrow { levels, shift } => levels.values.get(row).map_or(0, |value| u64::from(*value) << shift),
+            Rows::Wide(levels) => levels.values.get(row).copied().unwrap_or(0),
+        }
+    }
+    /// The first row of the highest value of rows `first..end`, and the value.
+    fn highest(&self, first: usize, end: usize) -> (usize, u64) {
+        match self {
+            Rows::Narrow { levels, shift } => {
+                let (row, value) = levels.highest(first, end);
+                (row, u64::from(value) << shift)
+            }
+            Rows::Wide(levels) => levels.highest(first, end),
+        }
+    }
+    /// The lowest value of rows `first..end`.
+    fn lowest(&self, first: usize, end: usize) -> u64 {
+        match self {
+            Rows::Narrow { levels, shift } => u64::from(levels.lowest(first, end)) << shift,
+            Rows::Wide(levels) => levels.lowest(first, end),
+        }
+    }
+}
+
+/// Values with their maxima and minima at every scale.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Highs {
+struct Levels<V> {
+    values: Vec<V>,
+    /// Maxima of each run of 16 rows of the level below; the first level over `values`.
+    highs: Vec<Highs<V>>,
+    /// Minima likewise.
+    lows: Vec<Vec<V>>,
+}
+
+/// One level of maxima. Values stand beside their rows: a frame asks for thousands of ranges, and one cache line
+/// then answers for many runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Highs<V> {
     /// The first row that reaches each maximum.
     rows: Vec<u32>,
-    values: Vec<u64>,
+    values: Vec<V>,
 }
 
 /// What a curve does over a range of positions.
@@ -66,7 +130,7 @@ impl Curve {
                 values.push(u64::try_from(sum.max(0)).unwrap_or(u64::MAX));
             }
         }
-        Curve { changes, values, last, ..Curve::default() }.with_pyramids()
+        Curve { changes, rows: Rows::of(values), last }
     }
     /// A curve from its changes, as (position, value), positions ascending; it ends at `last`. Where no change
     /// stands at the start it is zero until the first; a change beyond `last` is left out.
@@ -89,7 +153,7 @@ impl Curve {
         }
         changes.shrink_to_fit();
         values.shrink_to_fit();
-        Curve { changes, values, last: last.0, ..Curve::default() }.with_pyramids()
+        Curve { changes, rows: Rows::of(values), last: last.0 }
     }
     /// The last position.
     pub fn last(&self) -> Position {
@@ -97,16 +161,16 @@ impl Curve {
     }
     /// The value at a position; beyond the end the last one.
     pub fn at(&self, position: Position) -> u64 {
-        self.values.get(self.row_of(position.0)).copied().unwrap_or(0)
+        self.rows.get(self.row_of(position.0))
     }
     /// The maximum over positions `from..to` (at least `from` itself) and the first position that reaches it.
     pub fn max_in(&self, from: Position, to: Position) -> (Position, u64) {
-        if self.values.is_empty() {
+        if self.is_empty() {
             return (from, 0);
         }
         let first = self.row_of(from.0);
         let end = self.row_of(to.0.saturating_sub(1).max(from.0)) + 1;
-        let (row, value) = self.highest(first, end);
+        let (row, value) = self.rows.highest(first, end);
         (Position(self.position_of(row).max(from.0.min(self.last))), value)
     }
     /// The maximum of all and the first position that reaches it.
@@ -115,33 +179,33 @@ impl Curve {
     }
     /// The minimum over positions `from..to` (at least `from` itself).
     pub fn min_in(&self, from: Position, to: Position) -> u64 {
-        if self.values.is_empty() {
+        if self.is_empty() {
             return 0;
         }
         let first = self.row_of(from.0);
         let end = self.row_of(to.0.saturating_sub(1).max(from.0)) + 1;
-        self.lowest(first, end)
+        self.rows.lowest(first, end)
     }
     /// Lowest, highest and last value over positions `from..to` (at least `from` itself) in one go.
     pub fn extremes_in(&self, from: Position, to: Position) -> Extremes {
-        if self.values.is_empty() {
+        if self.is_empty() {
             return Extremes { high_at: from, ..Extremes::default() };
         }
         let first = self.row_of(from.0);
         let end = self.row_of(to.0.saturating_sub(1).max(from.0)) + 1;
-        let (row, high) = self.highest(first, end);
+        let (row, high) = self.rows.highest(first, end);
         let high_at = Position(self.position_of(row).max(from.0.min(self.last)));
-        Extremes { low: self.lowest(first, end), high, high_at, last: self.values[end - 1] }
+        Extremes { low: self.rows.lowest(first, end), high, high_at, last: self.rows.get(end - 1) }
     }
     /// Number of rows: changes, or positions where it is stored densely.
     pub fn rows(&self) -> usize {
-        self.values.len()
+        self.rows.len()
     }
     /// Changes inside positions `from..to`, as (position, value), the one that holds at `from` first.
     pub fn steps(&self, from: Position, to: Position) -> impl Iterator<Item = (Position, u64)> + '_ {
         let first = self.row_of(from.0);
-        let end = if self.values.is_empty() { first } else { self.row_of(to.0.saturating_sub(1).max(from.0)) + 1 };
-        (first..end).map(move |row| (Position(self.position_of(row).max(from.0)), self.values[row]))
+        let end = if self.is_empty() { first } else { self.row_of(to.0.saturating_sub(1).max(from.0)) + 1 };
+        (first..end).map(move |row| (Position(self.position_of(row).max(from.0)), self.rows.get(row)))
     }
 
     fn row_of(&self, position: u32) -> usize {
@@ -155,8 +219,45 @@ impl Curve {
     fn position_of(&self, row: usize) -> u32 {
         if self.changes.is_empty() { row as u32 } else { self.changes[row] }
     }
+    fn is_empty(&self) -> bool {
+        self.rows.len() == 0
+    }
+}
+
+impl<V: Copy + Ord + Default> Levels<V> {
+    fn of(values: Vec<V>) -> Levels<V> {
+        let mut levels = Levels { values, highs: Vec::new(), lows: Vec::new() };
+        let row_of_first_max = |values: &[V]| {
+            let mut best = 0;
+            for (row, value) in values.iter().enumerate() {
+                if values[best] < *value {
+                    best = row;
+                }
+            }
+            best
+        };
+        loop {
+            let (rows, below, lows) = match (levels.highs.last(), levels.lows.last()) {
+                (Some(highs), Some(lows)) => (Some(&highs.rows), &highs.values, lows),
+                _ => (None, &levels.values, &levels.values),
+            };
+            if below.len() <= FAN {
+                return levels;
+            }
+            let runs = below.len().div_ceil(FAN);
+            let mut level = Highs { rows: Vec::with_capacity(runs), values: Vec::with_capacity(runs) };
+            for (run, values) in below.chunks(FAN).enumerate() {
+                let best = run * FAN + row_of_first_max(values);
+                level.rows.push(rows.map_or(best as u32, |rows| rows[best]));
+                level.values.push(below[best]);
+            }
+            let low = lows.chunks(FAN).map(|values| values.iter().copied().min().unwrap_or_default()).collect();
+            levels.highs.push(level);
+            levels.lows.push(low);
+        }
+    }
     /// The first row of the highest value of rows `first..end`, and the value.
-    fn highest(&self, first: usize, end: usize) -> (usize, u64) {
+    fn highest(&self, first: usize, end: usize) -> (usize, V) {
         let (mut best, mut highest) = (first, self.values[first]);
         self.visit(0, first, end, &mut |level, runs| {
             let values = level.map_or(&self.values, |level| &self.highs[level].values);
@@ -170,7 +271,7 @@ impl Curve {
         (best, highest)
     }
     /// The lowest value of rows `first..end`.
-    fn lowest(&self, first: usize, end: usize) -> u64 {
+    fn lowest(&self, first: usize, end: usize) -> V {
         let mut lowest = self.values[first];
         self.visit(0, first, end, &mut |level, runs| {
             let values = level.map_or(&self.values, |level| &self.lows[level]);
@@ -190,43 +291,21 @@ impl Curve {
         self.visit(height + 1, from_up, to_up, visit);
         visit(level, to_up * FAN..to);
     }
-    fn with_pyramids(mut self) -> Curve {
-        let row_of_first_max = |values: &[u64]| {
-            let mut best = 0;
-            for (row, value) in values.iter().enumerate() {
-                if values[best] < *value {
-                    best = row;
-                }
-            }
-            best
-        };
-        loop {
-            let (rows, below, lows) = match (self.highs.last(), self.lows.last()) {
-                (Some(highs), Some(lows)) => (Some(&highs.rows), &highs.values, lows),
-                _ => (None, &self.values, &self.values),
-            };
-            if below.len() <= FAN {
-                return self;
-            }
-            let mut level = Highs::default();
-            for (run, values) in below.chunks(FAN).enumerate() {
-                let best = run * FAN + row_of_first_max(values);
-                level.rows.push(rows.map_or(best as u32, |rows| rows[best]));
-                level.values.push(below[best]);
-            }
-            let low = lows.chunks(FAN).map(|values| values.iter().copied().min().unwrap_or(0)).collect();
-            self.highs.push(level);
-            self.lows.push(low);
-        }
+    fn heap_size(&self) -> usize {
+        let highs: usize =
+            self.highs.iter().map(|level| level.rows.capacity() * 4 + level.values.capacity() * size_of::<V>()).sum();
+        let lows: usize = self.lows.iter().map(Vec::capacity).sum();
+        highs + (self.values.capacity() + lows) * size_of::<V>()
     }
 }
 
 impl HeapSize for Curve {
     fn heap_size(&self) -> usize {
-        self.changes.capacity() * 4
-            + self.values.capacity() * 8
-            + self.highs.iter().map(|level| level.rows.capacity() * 4 + level.values.capacity() * 8).sum::<usize>()
-            + self.lows.iter().map(|level| level.capacity() * 8).sum::<usize>()
+        let rows = match &self.rows {
+            Rows::Narrow { levels, shift: _ } => levels.heap_size(),
+            Rows::Wide(levels) => levels.heap_size(),
+        };
+        self.changes.capacity() * 4 + rows
     }
 }
 
@@ -273,6 +352,22 @@ mod tests {
                 assert_eq!(of_changes.at(position), curve.at(position));
             }
             assert_eq!((of_changes.peak(), of_changes.last()), (curve.peak(), curve.last()));
+        }
+    }
+
+    #[test]
+    fn values_come_back_as_they_were_however_wide() {
+        let whole = [0u64, 512, 1 << 40, (1 << 40) + 512, 3 << 41, 512];
+        let odd = [1u64 << 40, 1, 0, (1 << 40) + 1, 7, u64::MAX];
+        let small = [3u64, 0, 1, 4_000_000_000, 5, 6];
+        for (values, narrow) in [(whole, true), (odd, false), (small, true), ([0; 6], true)] {
+            let curve = Curve::from_changes((0..6).collect(), values.to_vec(), Position(5));
+            assert_eq!(matches!(curve.rows, Rows::Narrow { .. }), narrow, "{values:?}");
+            assert_eq!([0, 1, 2, 3, 4, 5].map(|p| curve.at(Position(p))), values);
+            assert_eq!(curve.peak().1, values.into_iter().max().expect("six"));
+            assert_eq!(curve.min_in(Position(1), Position(4)), values[1..4].iter().copied().min().expect("three"));
+            let steps: Vec<u64> = curve.steps(Position(0), Position(6)).map(|step| step.1).collect();
+            assert!(steps == values || curve.rows() < 6, "{values:?}");
         }
     }
 

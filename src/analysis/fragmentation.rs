@@ -1,40 +1,57 @@
 //! Fragmentation over time: what is free, in pieces how large, and what would still fit.
 //!
 //! Always: every curve equals [`crate::replay::Replay::state_at`] at every position; gaps are kept up to date in
-//! one pass over the lives ([`crate::analysis::gaps`]), never searched for again.
+//! one pass over the lives ([`crate::analysis::gaps`]), never searched for again. The curves of a pool, a stream or one
+//! half of a pool on one stream are made when somebody asks for them ([`GroupCurves`]), by the same pass.
 
 use crate::analysis::curve::Curve;
-use crate::analysis::gaps::{Gaps, PoolKey, by_position};
+use crate::analysis::gaps::{BlockSums, Gaps, PoolKey};
 use crate::analysis::query::{Asked, Query};
-use crate::base::id::Id;
+use crate::analysis::timeline::UsageTimeline;
 use crate::base::{Cancelled, HeapSize, Progress};
-use crate::model::{AllocationId, AllocatorSettings, DeviceMemory, PoolId, Position, SegmentId, SizeClass, StreamId};
+use crate::model::{AllocatorSettings, DeviceMemory, PoolId, Position, SizeClass, StreamId};
+use std::collections::BTreeSet;
 
 /// One whole in [`Fragmentation::external`]: parts per million.
 pub const WHOLE_PPM: u64 = 1_000_000;
 
-/// The curves of one pool, half and stream, in bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolCurves {
-    /// The pool.
-    pub pool: PoolId,
-    /// Its half.
-    pub class: SizeClass,
-    /// The stream.
-    pub stream: StreamId,
-    /// Sum of its segments.
-    pub reserved: Curve,
-    /// Its blocks in use or pending free.
-    pub active: Curve,
-    /// Its blocks in use.
-    pub allocated: Curve,
-    /// Its largest gap.
-    pub largest_free_block: Curve,
-    /// The largest request its gaps can serve, by the rules of rounding and of the pool's halves.
-    pub largest_request: Curve,
+/// Whose memory is meant. The segments of a device belong to one pool, one half of it and one stream each; blocks in
+/// no segment belong to the device only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Group {
+    /// All of the device.
+    #[default]
+    Device,
+    /// One pool, all halves and streams.
+    Pool(PoolId),
+    /// One stream, in all pools.
+    Stream(StreamId),
+    /// One half of a pool on one stream: the space in which a free block can serve a request.
+    Half(PoolId, SizeClass, StreamId),
 }
 
-/// How the free memory of one device is cut up, at every position. Bytes unless said otherwise.
+impl Group {
+    /// Whether a segment of this pool, half and stream belongs to it.
+    pub fn has(self, (pool, class, stream): PoolKey) -> bool {
+        match self {
+            Group::Device => true,
+            Group::Pool(own) => own == pool,
+            Group::Stream(own) => own == stream,
+            Group::Half(own, half, on) => (own, half, on) == (pool, class, stream),
+        }
+    }
+    /// All groups of a device: itself, its pools, its streams, then each half of a pool on each stream, in that order.
+    pub fn all(device: &DeviceMemory) -> Vec<Group> {
+        let keys: BTreeSet<PoolKey> = device.segments.as_slice().iter().map(|s| (s.pool, s.class, s.stream)).collect();
+        let mut all: BTreeSet<Group> = BTreeSet::from([Group::Device]);
+        for (pool, class, stream) in keys {
+            all.extend([Group::Pool(pool), Group::Stream(stream), Group::Half(pool, class, stream)]);
+        }
+        all.into_iter().collect()
+    }
+}
+
+/// How the free memory of a group is cut up, at every position. Bytes unless said otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fragmentation {
     /// Given back by the program and still waiting for another stream.
@@ -43,9 +60,10 @@ pub struct Fragmentation {
     pub free: Curve,
     /// PyTorch's counter: free parts of `cudaMalloc` segments that also hold active blocks.
     pub inactive_split: Curve,
-    /// The largest gap over all pools.
+    /// The largest gap.
     pub largest_free_block: Curve,
-    /// The largest request that the default pool would serve on the default stream without a new segment.
+    /// The largest request served without a new segment, by the rules of rounding and of the pool's halves: for the
+    /// device one to the default pool on the default stream, for a group the largest of its halves and streams.
     pub largest_request: Curve,
     /// Number of segments, neighbouring ranges of an expandable segment being one.
     pub segments: Curve,
@@ -55,96 +73,56 @@ pub struct Fragmentation {
     pub external: Curve,
     /// Internal fragmentation: active − requested, what rounding added and what was not split off.
     pub internal: Curve,
-    /// The curves of each pool, half and stream, in that order.
-    pub pools: Vec<PoolCurves>,
 }
 
 impl Fragmentation {
-    /// Walks the lives of a device once.
+    /// The curves of the whole device.
     pub fn of(device: &DeviceMemory, settings: &AllocatorSettings, progress: &Progress) -> Result<Fragmentation, Cancelled> {
-        let slots = device.end().0 as usize + 1;
-        progress.stage("following the gaps", slots as u64)?;
-        let lives = &device.allocations;
-        let (born, freed, died) = (lives.born(), lives.freed(), lives.died());
-        let mut frees = by_position::<AllocationId>(freed.iter().copied(), slots).into_iter().peekable();
-        let mut deaths = by_position::<AllocationId>(died.iter().copied(), slots).into_iter().peekable();
-        let mut births = (0..born.len()).peekable();
-        let segments = device.segments.as_slice();
-        let mut unmaps = by_position::<SegmentId>(segments.iter().map(|s| s.died), slots).into_iter().peekable();
-        let mut maps = by_position::<SegmentId>(segments.iter().map(|s| s.born), slots).into_iter().peekable();
+        GroupCurves::walk(device, settings, Group::Device, progress).map(|curves| curves.fragmentation)
+    }
+}
 
-        let mut gaps = Gaps::new(device);
-        let mut sums = Sums::default();
-        let mut record = Record::new(&gaps.keys, settings, device.ordinal < 0);
-        for position in (0..slots as u32).map(Position) {
-            let mut changed = false;
-            while let Some(id) = deaths.next_if(|id| died[id.row()] <= position) {
-                let row = id.row();
-                if born[row] < died[row] {
-                    changed = true;
-                    sums.end(lives.sizes()[row], lives.requested()[row], freed[row] == died[row] && born[row] < freed[row]);
-                    gaps.end(id.0, lives.addresses()[row]);
-                }
-            }
-            while let Some(id) = unmaps.next_if(|id| segments[id.row()].died <= position) {
-                changed = true;
-                // A piece that never existed was never mapped.
-                if segments[id.row()].born < segments[id.row()].died {
-                    gaps.unmap(id);
-                }
-            }
-            while let Some(id) = maps.next_if(|id| segments[id.row()].born <= position) {
-                changed = true;
-                if segments[id.row()].born < segments[id.row()].died {
-                    gaps.map(id);
-                }
-            }
-            while let Some(id) = frees.next_if(|id| freed[id.row()] <= position) {
-                let row = id.row();
-                if born[row] < freed[row] && freed[row] < died[row] {
-                    changed = true;
-                    sums.allocated -= i128::from(lives.sizes()[row]);
-                    gaps.wait(id.0, lives.addresses()[row]);
-                }
-            }
-            while let Some(row) = births.next_if(|row| born[*row] <= position) {
-                if born[row] < died[row] {
-                    changed = true;
-                    let is_allocated = born[row] < freed[row];
-                    sums.begin(lives.sizes()[row], lives.requested()[row], is_allocated);
-                    gaps.begin(row as u32, lives.addresses()[row], lives.sizes()[row], is_allocated);
-                }
-            }
-            if changed {
-                record.take(position, &mut gaps, &sums);
-            }
-            if position.0.is_multiple_of(8192) {
-                progress.at(u64::from(position.0))?;
-            }
+/// All curves of one group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupCurves {
+    /// Whose they are.
+    pub group: Group,
+    /// Its counters.
+    pub usage: UsageTimeline,
+    /// How its free memory is cut up.
+    pub fragmentation: Fragmentation,
+}
+
+impl GroupCurves {
+    /// Walks the lives of a device once, and keeps the curves of one group.
+    pub fn of(
+        device: &DeviceMemory,
+        settings: &AllocatorSettings,
+        group: Group,
+        progress: &Progress,
+    ) -> Result<GroupCurves, Cancelled> {
+        let mut curves = GroupCurves::walk(device, settings, group, progress)?;
+        if group == Group::Device {
+            curves.usage = UsageTimeline::of(device, progress)?;
         }
+        Ok(curves)
+    }
+    /// As [`GroupCurves::of`], but the device's own counters, which need no gaps, are left out.
+    fn walk(
+        device: &DeviceMemory,
+        settings: &AllocatorSettings,
+        group: Group,
+        progress: &Progress,
+    ) -> Result<GroupCurves, Cancelled> {
+        let mut gaps = Gaps::new(device);
+        let mut record = Record::new(&gaps.keys, settings, device.ordinal < 0, group);
+        gaps.follow(progress, |position, changed, gaps, sums| {
+            if changed {
+                record.take(position, gaps, sums);
+            }
+        })?;
         progress.stage("drawing curves", 0)?;
         Ok(record.finish(device.end()))
-    }
-}
-
-/// Sums over all blocks, those in no segment included.
-#[derive(Default)]
-struct Sums {
-    active: i128,
-    allocated: i128,
-    requested: i128,
-}
-
-impl Sums {
-    fn begin(&mut self, size: u64, requested: u64, is_allocated: bool) {
-        self.active += i128::from(size);
-        self.requested += i128::from(requested);
-        self.allocated += if is_allocated { i128::from(size) } else { 0 };
-    }
-    fn end(&mut self, size: u64, requested: u64, was_allocated: bool) {
-        self.active -= i128::from(size);
-        self.requested -= i128::from(requested);
-        self.allocated -= if was_allocated { i128::from(size) } else { 0 };
     }
 }
 
@@ -163,10 +141,23 @@ impl Changes {
             self.values.push(value);
         }
     }
-    fn curve(&mut self, last: Position) -> Curve {
-        let Changes { positions, values } = std::mem::take(self);
-        Curve::from_changes(positions, values, last)
+    fn curve(self, last: Position) -> Curve {
+        Curve::from_changes(self.positions, self.values, last)
     }
+}
+
+/// Sums over a group at one position, bytes unless said otherwise.
+#[derive(Clone, Copy, Default)]
+struct Values {
+    reserved: u64,
+    allocated: u64,
+    active: u64,
+    requested: u64,
+    inactive_split: u64,
+    largest: u64,
+    request: u64,
+    segments: u64,
+    blocks: u64,
 }
 
 /// All curves while they grow.
@@ -174,52 +165,86 @@ struct Record<'a> {
     settings: &'a AllocatorSettings,
     /// Pinned host memory rounds to powers of two and has no halves: a gap serves what it holds.
     host: bool,
-    device: [Changes; 9],
+    group: Group,
     keys: Vec<PoolKey>,
-    /// Reserved, active, allocated, largest gap, largest request.
-    pools: Vec<[Changes; 5]>,
+    /// Rows of pool, half and stream that belong to the group.
+    rows: Vec<usize>,
     /// Largest request of each pool, half and stream now.
     requests: Vec<u64>,
+    /// Reserved, allocated, active, requested; empty for the device.
+    usage: [Changes; 4],
+    cut_up: [Changes; 9],
 }
 
 impl<'a> Record<'a> {
-    fn new(keys: &[PoolKey], settings: &'a AllocatorSettings, host: bool) -> Record<'a> {
-        let pools = keys.iter().map(|_| Default::default()).collect();
-        Record { settings, host, device: Default::default(), keys: keys.to_vec(), pools, requests: vec![0; keys.len()] }
+    fn new(keys: &[PoolKey], settings: &'a AllocatorSettings, host: bool, group: Group) -> Record<'a> {
+        let rows = (0..keys.len()).filter(|row| group.has(keys[*row])).collect();
+        let (keys, requests) = (keys.to_vec(), vec![0; keys.len()]);
+        Record { settings, host, group, keys, rows, requests, usage: Default::default(), cut_up: Default::default() }
     }
-    fn take(&mut self, position: Position, gaps: &mut Gaps<'_>, sums: &Sums) {
+    fn take(&mut self, position: Position, gaps: &mut Gaps<'_>, sums: &BlockSums) {
+        let mut touched = self.group == Group::Device;
         gaps.take_touched(|row, pool| {
             let largest = pool.largest_free_block();
             let (_, class, _) = self.keys[row];
-            let request = if self.host { largest } else { self.settings.largest_request(largest, class) };
-            self.requests[row] = request;
-            let values = [pool.reserved, pool.active, pool.allocated, largest, request];
-            for (changes, value) in self.pools[row].iter_mut().zip(values) {
-                changes.set(position, value);
-            }
+            self.requests[row] = if self.host { largest } else { self.settings.largest_request(largest, class) };
+            touched |= self.group.has(self.keys[row]);
         });
-        let own = |sum: i128| u64::try_from(sum.max(0)).unwrap_or(u64::MAX);
-        let active = own(sums.active);
-        let free = gaps.reserved.saturating_sub(active);
-        let largest = gaps.largest_free_block();
+        if !touched {
+            return;
+        }
+        let values = if self.group == Group::Device { self.of_device(gaps, sums) } else { self.of_group(gaps) };
+        if self.group != Group::Device {
+            let usage = [values.reserved, values.allocated, values.active, values.requested];
+            self.usage.iter_mut().zip(usage).for_each(|(changes, value)| changes.set(position, value));
+        }
+        let free = values.reserved.saturating_sub(values.active);
+        let cut_up = [
+            values.active.saturating_sub(values.allocated),
+            free,
+            values.inactive_split,
+            values.largest,
+            values.request,
+            values.segments,
+            values.blocks,
+            external_ppm(values.largest, free),
+            values.active.saturating_sub(values.requested),
+        ];
+        self.cut_up.iter_mut().zip(cut_up).for_each(|(changes, value)| changes.set(position, value));
+    }
+    fn of_device(&self, gaps: &Gaps<'_>, sums: &BlockSums) -> Values {
         let is_default = |key: &PoolKey| key.0 == PoolId::DEFAULT && key.2 == StreamId::DEFAULT;
         let requests = self.keys.iter().zip(&self.requests).filter(|(key, _)| is_default(key)).map(|(_, request)| *request);
-        let values = [
-            active.saturating_sub(own(sums.allocated)),
-            free,
-            gaps.inactive_split,
-            largest,
-            requests.max().unwrap_or(0),
-            gaps.segments(),
-            gaps.active_blocks(),
-            external_ppm(largest, free),
-            active.saturating_sub(own(sums.requested)),
-        ];
-        for (changes, value) in self.device.iter_mut().zip(values) {
-            changes.set(position, value);
+        Values {
+            reserved: gaps.reserved,
+            allocated: sums.allocated(),
+            active: sums.active(),
+            requested: sums.requested(),
+            inactive_split: gaps.inactive_split,
+            largest: gaps.largest_free_block(),
+            request: requests.max().unwrap_or(0),
+            segments: gaps.segments(),
+            blocks: gaps.active_blocks(),
         }
     }
-    fn finish(mut self, last: Position) -> Fragmentation {
+    fn of_group(&self, gaps: &Gaps<'_>) -> Values {
+        self.rows.iter().fold(Values::default(), |sum, row| {
+            let pool = &gaps.pools[*row];
+            Values {
+                reserved: sum.reserved.saturating_add(pool.reserved),
+                allocated: sum.allocated.saturating_add(pool.allocated),
+                active: sum.active.saturating_add(pool.active),
+                requested: sum.requested.saturating_add(pool.requested),
+                inactive_split: sum.inactive_split.saturating_add(pool.inactive_split),
+                largest: sum.largest.max(pool.largest_free_block()),
+                request: sum.request.max(self.requests[*row]),
+                segments: sum.segments + pool.segments,
+                blocks: sum.blocks + pool.blocks,
+            }
+        })
+    }
+    fn finish(self, last: Position) -> GroupCurves {
+        let [reserved, allocated, active, requested] = self.usage.map(|changes| changes.curve(last));
         let [
             pending_free,
             free,
@@ -230,25 +255,21 @@ impl<'a> Record<'a> {
             active_blocks,
             external,
             internal,
-        ] = std::mem::take(&mut self.device).map(|mut changes| changes.curve(last));
-        let pools = self.keys.iter().zip(self.pools).map(|((pool, class, stream), changes)| {
-            let [reserved, active, allocated, largest_free_block, largest_request] =
-                changes.map(|mut changes| changes.curve(last));
-            let (pool, class, stream) = (*pool, *class, *stream);
-            PoolCurves { pool, class, stream, reserved, active, allocated, largest_free_block, largest_request }
-        });
-        let pools = pools.collect();
-        Fragmentation {
-            pending_free,
-            free,
-            inactive_split,
-            largest_free_block,
-            largest_request,
-            segments,
-            active_blocks,
-            external,
-            internal,
-            pools,
+        ] = self.cut_up.map(|changes| changes.curve(last));
+        GroupCurves {
+            group: self.group,
+            usage: UsageTimeline { reserved, allocated, active, requested },
+            fragmentation: Fragmentation {
+                pending_free,
+                free,
+                inactive_split,
+                largest_free_block,
+                largest_request,
+                segments,
+                active_blocks,
+                external,
+                internal,
+            },
         }
     }
 }
@@ -272,6 +293,16 @@ impl Query for Fragmentation {
     }
 }
 
+impl Query for GroupCurves {
+    const NAME: &'static str = "curves of a pool or stream";
+    type Params = Group;
+    type Answer = GroupCurves;
+
+    fn answer(asked: &Asked<'_>, group: &Group, progress: &Progress) -> Result<GroupCurves, Cancelled> {
+        GroupCurves::of(asked.memory(), &asked.subject.snapshot.settings, *group, progress)
+    }
+}
+
 impl HeapSize for Fragmentation {
     fn heap_size(&self) -> usize {
         let Self {
@@ -284,9 +315,8 @@ impl HeapSize for Fragmentation {
             active_blocks,
             external,
             internal,
-            pools,
         } = self;
-        let device = [
+        let all = [
             pending_free,
             free,
             inactive_split,
@@ -297,13 +327,14 @@ impl HeapSize for Fragmentation {
             external,
             internal,
         ];
-        let of_pool = |curves: &PoolCurves| {
-            let PoolCurves { pool: _, class: _, stream: _, reserved, active, allocated, largest_free_block, largest_request } =
-                curves;
-            [reserved, active, allocated, largest_free_block, largest_request].map(Curve::heap_size).iter().sum::<usize>()
-        };
-        device.into_iter().map(Curve::heap_size).sum::<usize>()
-            + pools.iter().map(|curves| size_of::<PoolCurves>() + of_pool(curves)).sum::<usize>()
+        all.into_iter().map(Curve::heap_size).sum()
+    }
+}
+
+impl HeapSize for GroupCurves {
+    fn heap_size(&self) -> usize {
+        let Self { group: _, usage, fragmentation } = self;
+        usage.heap_size() + fragmentation.heap_size()
     }
 }
 

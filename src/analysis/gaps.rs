@@ -5,8 +5,10 @@
 //! pool. Input that contradicts itself (blocks that overlap) costs a walk over the segment in question at each
 //! of its changes, never a wrong figure.
 
+use crate::analysis::held::HeldBook;
 use crate::base::id::Id;
-use crate::model::{DeviceMemory, PoolId, Segment, SegmentId, SizeClass, StreamId};
+use crate::base::{Cancelled, Progress};
+use crate::model::{AllocationId, DeviceMemory, PoolId, Position, Segment, SegmentId, SizeClass, StreamId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -22,6 +24,16 @@ pub struct PoolSums {
     pub active: u64,
     /// Its blocks in use, bytes.
     pub allocated: u64,
+    /// What the program asked for with its active blocks, bytes.
+    pub requested: u64,
+    /// Its gaps, bytes.
+    pub free: u64,
+    /// Its part of PyTorch's counter: free parts of `cudaMalloc` segments that also hold active blocks, bytes.
+    pub inactive_split: u64,
+    /// Number of its segments.
+    pub segments: u64,
+    /// Number of its active blocks.
+    pub blocks: u64,
     /// Its gaps: how many there are of each size.
     gaps: BTreeMap<u64, u32>,
 }
@@ -58,6 +70,8 @@ struct Run {
     inferred: bool,
     active: u64,
     allocated: u64,
+    requested: u64,
+    blocks: u64,
     free: u64,
     /// Some of its blocks overlap or reach over its end: its gaps are found by walking.
     tangled: bool,
@@ -87,6 +101,10 @@ pub struct Gaps<'a> {
     pub inactive_split: u64,
     /// Sum of the pieces that the file names, bytes.
     pub reserved: u64,
+    /// Number of segments that the file does not name.
+    inferred: u64,
+    /// How much free memory each block held, where that is asked for.
+    held: Option<HeldBook>,
 }
 
 impl<'a> Gaps<'a> {
@@ -104,11 +122,27 @@ impl<'a> Gaps<'a> {
             live: BTreeMap::new(),
             inactive_split: 0,
             reserved: 0,
+            inferred: 0,
+            held: None,
         }
+    }
+    /// The same, keeping book of how much free memory each block holds.
+    pub(crate) fn with_book(device: &'a DeviceMemory) -> Gaps<'a> {
+        Gaps { held: Some(HeldBook::new(device)), ..Gaps::new(device) }
+    }
+    /// The book, closed at the end of the trace.
+    pub(crate) fn into_book(mut self) -> Option<HeldBook> {
+        let starts: Vec<u64> = self.runs.keys().copied().collect();
+        starts.into_iter().for_each(|start| self.close(start));
+        self.held
     }
     /// Number of segments.
     pub fn segments(&self) -> u64 {
         self.runs.len() as u64
+    }
+    /// Number of segments that the file names.
+    pub fn named_segments(&self) -> u64 {
+        self.segments() - self.inferred
     }
     /// Number of active blocks.
     pub fn active_blocks(&self) -> u64 {
@@ -148,6 +182,7 @@ impl<'a> Gaps<'a> {
             self.live.insert((address, row), block);
             return;
         };
+        let requested = self.requested(row);
         let (before, after) = self.neighbours(start, &run, (address, row));
         if run.tangled || address < before || after < block.end {
             self.withdraw(start);
@@ -162,12 +197,18 @@ impl<'a> Gaps<'a> {
         pool.add_gap(after - block.end);
         pool.active += size;
         pool.allocated += if is_allocated { size } else { 0 };
-        self.inactive_split -= run.inactive_split();
+        pool.requested = pool.requested.saturating_add(requested);
+        pool.blocks += 1;
+        pool.free -= size;
+        let split = run.inactive_split();
         run.active += size;
         run.allocated += if is_allocated { size } else { 0 };
+        run.requested = run.requested.saturating_add(requested);
+        run.blocks += 1;
         run.free -= size;
-        self.inactive_split += run.inactive_split();
+        self.change_split(&run, split);
         self.runs.insert(start, run);
+        self.mark(start);
     }
     /// A block is given back and waits for another stream.
     pub fn wait(&mut self, row: u32, address: u64) {
@@ -193,6 +234,10 @@ impl<'a> Gaps<'a> {
             return;
         }
         let Some(block) = self.live.remove(&(address, row)) else { return };
+        if let Some(book) = &mut self.held {
+            book.close(start, row);
+        }
+        let requested = self.requested(row);
         let (before, after) = self.neighbours(start, &run, (address, row));
         let size = block.end - address;
         let pool = self.touch(run.pool);
@@ -201,12 +246,47 @@ impl<'a> Gaps<'a> {
         pool.add_gap(after - before);
         pool.active -= size;
         pool.allocated -= if block.is_allocated { size } else { 0 };
-        self.inactive_split -= run.inactive_split();
+        pool.requested = pool.requested.saturating_sub(requested);
+        pool.blocks -= 1;
+        pool.free += size;
+        let split = run.inactive_split();
         run.active -= size;
         run.allocated -= if block.is_allocated { size } else { 0 };
+        run.requested = run.requested.saturating_sub(requested);
+        run.blocks -= 1;
         run.free += size;
-        self.inactive_split += run.inactive_split();
+        self.change_split(&run, split);
         self.runs.insert(start, run);
+        self.mark(start);
+    }
+    /// All changes of a position are made: what blocks hold from now on is that of the runs as they are.
+    fn settle(&mut self, position: Position) {
+        let Some(book) = &mut self.held else { return };
+        book.settle(position, |start| self.runs.get(&start).map(|run| (run.free, run.blocks)));
+    }
+
+    fn requested(&self, row: u32) -> u64 {
+        self.device.allocations.requested().get(row as usize).copied().unwrap_or(0)
+    }
+    fn mark(&mut self, start: u64) {
+        if let Some(book) = &mut self.held {
+            book.mark(start);
+        }
+    }
+    /// A run is laid anew or is gone: what its blocks held in it so far is kept with them.
+    fn close(&mut self, start: u64) {
+        let (Some(run), Some(book)) = (self.runs.get(&start), &mut self.held) else { return };
+        for ((_, row), _) in self.live.range((start, 0)..(run.end, 0)) {
+            book.close(start, *row);
+        }
+        book.forget(start);
+    }
+    /// Takes a run's change of PyTorch's counter into the sums; `before` is what it added so far.
+    fn change_split(&mut self, run: &Run, before: u64) {
+        let now = run.inactive_split();
+        self.inactive_split = self.inactive_split - before + now;
+        let pool = &mut self.pools[run.pool];
+        pool.inactive_split = pool.inactive_split - before + now;
     }
 
     fn touch(&mut self, pool: usize) -> &mut PoolSums {
@@ -226,7 +306,7 @@ impl<'a> Gaps<'a> {
     /// Walks the blocks of a run: calls `gap` with each gap, and says whether blocks overlap or reach out.
     fn walk(&self, start: u64, end: u64, mut gap: impl FnMut(u64)) -> Walked {
         let (mut cursor, mut walked) = (start, Walked::default());
-        for ((address, _), block) in self.live.range((start, 0)..(end, 0)) {
+        for ((address, row), block) in self.live.range((start, 0)..(end, 0)) {
             if cursor < *address {
                 gap(address - cursor);
                 walked.free += address - cursor;
@@ -236,6 +316,8 @@ impl<'a> Gaps<'a> {
             let size = block.end - address;
             walked.active = walked.active.saturating_add(size);
             walked.allocated = walked.allocated.saturating_add(if block.is_allocated { size } else { 0 });
+            walked.requested = walked.requested.saturating_add(self.requested(*row));
+            walked.blocks += 1;
         }
         if cursor < end {
             gap(end - cursor);
@@ -249,9 +331,16 @@ impl<'a> Gaps<'a> {
         let Some(run) = self.runs.get(&start).copied() else { return };
         let mut gaps = Vec::new();
         self.walk(start, run.end, |gap| gaps.push(gap));
+        self.close(start);
+        self.inferred -= u64::from(run.inferred);
         self.inactive_split -= run.inactive_split();
         let pool = self.touch(run.pool);
         gaps.into_iter().for_each(|gap| pool.take_gap(gap));
+        pool.inactive_split -= run.inactive_split();
+        pool.free -= run.free;
+        pool.segments -= 1;
+        pool.blocks -= run.blocks;
+        pool.requested = pool.requested.saturating_sub(run.requested);
         pool.reserved -= if run.inferred { 0 } else { run.end - start };
         pool.active = pool.active.saturating_sub(run.active);
         pool.allocated = pool.allocated.saturating_sub(run.allocated);
@@ -260,12 +349,19 @@ impl<'a> Gaps<'a> {
     fn contribute(&mut self, start: u64) {
         let Some(mut run) = self.runs.get(&start).copied() else { return };
         let mut gaps = Vec::new();
-        let Walked { active, allocated, free, tangled } = self.walk(start, run.end, |gap| gaps.push(gap));
-        run = Run { active, allocated, free, tangled, ..run };
+        let Walked { active, allocated, requested, blocks, free, tangled } = self.walk(start, run.end, |gap| gaps.push(gap));
+        run = Run { active, allocated, requested, blocks, free, tangled, ..run };
         self.runs.insert(start, run);
+        self.mark(start);
+        self.inferred += u64::from(run.inferred);
         self.inactive_split += run.inactive_split();
         let pool = self.touch(run.pool);
         gaps.into_iter().for_each(|gap| pool.add_gap(gap));
+        pool.inactive_split += run.inactive_split();
+        pool.free += free;
+        pool.segments += 1;
+        pool.blocks += blocks;
+        pool.requested = pool.requested.saturating_add(requested);
         pool.reserved += if run.inferred { 0 } else { run.end - start };
         pool.active = pool.active.saturating_add(active);
         pool.allocated = pool.allocated.saturating_add(allocated);
@@ -315,7 +411,9 @@ impl<'a> Gaps<'a> {
         for (start, first, end) in laid {
             let Segment { pool, class, stream, expandable, inferred, .. } = self.device.segments[first];
             let pool = self.keys.partition_point(|key| *key < (pool, class, stream));
-            let run = Run { first, end, pool, expandable, inferred, active: 0, allocated: 0, free: 0, tangled: false };
+            let empty = Walked::default();
+            let Walked { active, allocated, requested, blocks, free, tangled } = empty;
+            let run = Run { first, end, pool, expandable, inferred, active, allocated, requested, blocks, free, tangled };
             self.runs.insert(start, run);
             self.contribute(start);
         }
@@ -327,6 +425,8 @@ impl<'a> Gaps<'a> {
 struct Walked {
     active: u64,
     allocated: u64,
+    requested: u64,
+    blocks: u64,
     free: u64,
     tangled: bool,
 }
@@ -343,8 +443,115 @@ fn joins(a: &Segment, b: &Segment) -> bool {
     a.expandable && b.expandable && a.stream == b.stream && a.pool == b.pool && a.class == b.class
 }
 
+/// Sums over all blocks of a device, those in no segment included.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockSums {
+    active: i128,
+    allocated: i128,
+    requested: i128,
+}
+
+impl BlockSums {
+    /// Blocks in use or pending, bytes.
+    pub fn active(&self) -> u64 {
+        bytes(self.active)
+    }
+    /// Blocks in use, bytes.
+    pub fn allocated(&self) -> u64 {
+        bytes(self.allocated)
+    }
+    /// What the program asked for with active blocks, bytes.
+    pub fn requested(&self) -> u64 {
+        bytes(self.requested)
+    }
+    fn begin(&mut self, size: u64, requested: u64, is_allocated: bool) {
+        self.active += i128::from(size);
+        self.requested += i128::from(requested);
+        self.allocated += if is_allocated { i128::from(size) } else { 0 };
+    }
+    fn end(&mut self, size: u64, requested: u64, was_allocated: bool) {
+        self.active -= i128::from(size);
+        self.requested -= i128::from(requested);
+        self.allocated -= if was_allocated { i128::from(size) } else { 0 };
+    }
+}
+
+fn bytes(sum: i128) -> u64 {
+    u64::try_from(sum.max(0)).unwrap_or(u64::MAX)
+}
+
+impl Gaps<'_> {
+    /// Walks the lives of the device once. `visit` is called after each position's changes, with whether there were any.
+    pub fn follow(
+        &mut self,
+        progress: &Progress,
+        mut visit: impl FnMut(Position, bool, &mut Gaps<'_>, &BlockSums),
+    ) -> Result<(), Cancelled> {
+        let device = self.device;
+        let slots = device.end().0 as usize + 1;
+        progress.stage("following the gaps", slots as u64)?;
+        let lives = &device.allocations;
+        let (born, freed, died) = (lives.born(), lives.freed(), lives.died());
+        let mut frees = by_position::<AllocationId>(freed.iter().copied(), slots).into_iter().peekable();
+        let mut deaths = by_position::<AllocationId>(died.iter().copied(), slots).into_iter().peekable();
+        let mut births = (0..born.len()).peekable();
+        let segments = device.segments.as_slice();
+        let mut unmaps = by_position::<SegmentId>(segments.iter().map(|s| s.died), slots).into_iter().peekable();
+        let mut maps = by_position::<SegmentId>(segments.iter().map(|s| s.born), slots).into_iter().peekable();
+        let mut sums = BlockSums::default();
+        for position in (0..slots as u32).map(Position) {
+            let mut changed = false;
+            while let Some(id) = deaths.next_if(|id| died[id.row()] <= position) {
+                let row = id.row();
+                if born[row] < died[row] {
+                    changed = true;
+                    sums.end(lives.sizes()[row], lives.requested()[row], freed[row] == died[row] && born[row] < freed[row]);
+                    self.end(id.0, lives.addresses()[row]);
+                }
+            }
+            while let Some(id) = unmaps.next_if(|id| segments[id.row()].died <= position) {
+                changed = true;
+                // A piece that never existed was never mapped.
+                if segments[id.row()].born < segments[id.row()].died {
+                    self.unmap(id);
+                }
+            }
+            while let Some(id) = maps.next_if(|id| segments[id.row()].born <= position) {
+                changed = true;
+                if segments[id.row()].born < segments[id.row()].died {
+                    self.map(id);
+                }
+            }
+            while let Some(id) = frees.next_if(|id| freed[id.row()] <= position) {
+                let row = id.row();
+                if born[row] < freed[row] && freed[row] < died[row] {
+                    changed = true;
+                    sums.allocated -= i128::from(lives.sizes()[row]);
+                    self.wait(id.0, lives.addresses()[row]);
+                }
+            }
+            while let Some(row) = births.next_if(|row| born[*row] <= position) {
+                if born[row] < died[row] {
+                    changed = true;
+                    let is_allocated = born[row] < freed[row];
+                    sums.begin(lives.sizes()[row], lives.requested()[row], is_allocated);
+                    self.begin(row as u32, lives.addresses()[row], lives.sizes()[row], is_allocated);
+                }
+            }
+            if changed {
+                self.settle(position);
+            }
+            visit(position, changed, self, &sums);
+            if position.0.is_multiple_of(8192) {
+                progress.at(u64::from(position.0))?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Ids sorted by a position of theirs (counting sort), those at or beyond `slots` left out.
-pub(crate) fn by_position<I: Id>(positions: impl Iterator<Item = crate::model::Position> + Clone, slots: usize) -> Vec<I> {
+pub(crate) fn by_position<I: Id>(positions: impl Iterator<Item = Position> + Clone, slots: usize) -> Vec<I> {
     let mut starts = vec![0u32; slots + 1];
     for position in positions.clone().filter(|position| (position.0 as usize) < slots) {
         starts[position.0 as usize + 1] += 1;

@@ -3,6 +3,7 @@
 //! Always: peaks are the first position that reaches them, the state before the first event included;
 //! every state is the replay's own, so its sums agree with every other view of that position.
 
+use crate::analysis::gaps::Gaps;
 use crate::analysis::query::{Asked, Query};
 use crate::analysis::timeline::UsageTimeline;
 use crate::base::{Cancelled, HeapSize, Progress};
@@ -44,6 +45,44 @@ impl Counters {
             blocks: state.active_blocks,
             pools: state.pools.as_slice().into(),
         }
+    }
+    /// The counters of many positions, ascending, from one walk over the lives: what a state costs does not count for
+    /// each of them.
+    pub fn at_all(memory: &DeviceMemory, positions: &[Position], progress: &Progress) -> Result<Vec<Counters>, Cancelled> {
+        let mut wanted = positions.iter().copied().peekable();
+        let mut found = Vec::with_capacity(positions.len());
+        let mut gaps = Gaps::new(memory);
+        gaps.follow(progress, |position, _, gaps, sums| {
+            while wanted.next_if(|wanted| *wanted <= position).is_some() {
+                let pools = gaps.keys.iter().zip(&gaps.pools).filter(|(_, pool)| 0 < pool.segments);
+                let pools = pools.map(|((pool, class, stream), sums)| PoolState {
+                    pool: *pool,
+                    class: *class,
+                    stream: *stream,
+                    reserved: sums.reserved,
+                    active: sums.active,
+                    free: sums.free,
+                    largest_free_block: sums.largest_free_block(),
+                    segments: sums.segments,
+                });
+                found.push(Counters {
+                    position,
+                    time_us: position.event().and_then(|event| memory.trace.time_us(event)),
+                    totals: Totals {
+                        reserved: gaps.reserved,
+                        allocated: sums.allocated(),
+                        active: sums.active(),
+                        requested: sums.requested(),
+                    },
+                    inactive_split: gaps.inactive_split,
+                    largest_free_block: gaps.largest_free_block(),
+                    segments: gaps.named_segments(),
+                    blocks: gaps.active_blocks(),
+                    pools: pools.collect(),
+                });
+            }
+        })?;
+        Ok(found)
     }
 }
 
@@ -118,12 +157,17 @@ impl Summary {
         };
         let lives = &memory.allocations;
         let mut ooms: Vec<OomEvent> = Vec::with_capacity(memory.trace.ooms().len());
+        // Where memory fails again and again, one walk is less than as many states.
+        let places: Vec<Position> = memory.trace.ooms().iter().map(|event| Position::after(*event)).collect();
+        let known = if places.len() <= MOST_STATES { Vec::new() } else { Counters::at_all(memory, &places, progress)? };
+        let mut known = known.into_iter();
         for event in memory.trace.ooms() {
             progress.check()?;
             let entry = memory.trace.entry(*event);
             let position = Position::after(*event);
             // A job that tries again and again fails in one and the same state.
             let state = match ooms.last() {
+                _ if MOST_STATES < places.len() => known.next().unwrap_or_default(),
                 Some(OomEvent { event: last, state, .. })
                     if position < memory.end() && is_still(&memory.trace, *last, *event) =>
                 {
@@ -151,6 +195,9 @@ impl Summary {
         })
     }
 }
+
+/// Failures up to so many are looked at one by one.
+const MOST_STATES: usize = 200;
 
 /// Whether no event from `first` to `last` changes memory.
 fn is_still(trace: &Trace, first: EventIdx, last: EventIdx) -> bool {

@@ -8,8 +8,9 @@ use crate::chart::axis::{Clock, Scale, byte_ticks};
 use crate::chart::drawing::{Anchor, Area, Drawing, Fit, RasterSlot, Shape, TextSize};
 use crate::chart::ink::Ink;
 use crate::chart::moments::{self, Moments, RIGHT_PT};
+use crate::chart::spans;
 use crate::chart::usage::PlacedRaster;
-use crate::model::{AllocationId, DeviceMemory, Item, Position, SegmentId};
+use crate::model::{AllocationId, DeviceMemory, Item, Position, SegmentId, Snapshot};
 use crate::raster::{LivesIndex, RasterView};
 use std::ops::Range;
 
@@ -19,6 +20,8 @@ pub const GROUND: Ink = Ink::Background;
 /// All that the picture depends on.
 #[derive(Clone, Debug)]
 pub struct AddressTimeInput<'a> {
+    /// The snapshot.
+    pub snapshot: &'a Snapshot,
     /// The device's memory.
     pub memory: &'a DeviceMemory,
     /// Where its addresses and lives stand.
@@ -45,6 +48,8 @@ pub struct AddressTimeInput<'a> {
     pub selected: &'a [Item],
     /// What the pointer is on.
     pub hovered: Option<Item>,
+    /// Row of the span the pointer is on.
+    pub hovered_span: Option<usize>,
 }
 
 /// Where the plot lies, and its axes: maps the pointer to moment and row.
@@ -52,6 +57,8 @@ pub struct AddressTimeInput<'a> {
 pub struct AddressTimeFrame {
     /// The plot itself.
     pub plot: Area,
+    /// The rows of spans below it; of no height where there are none.
+    pub spans: Area,
     /// Clock units along the plot.
     pub time: Scale,
     /// Rows up the plot.
@@ -74,12 +81,14 @@ const LABEL_PT: f32 = 14.0;
 /// Lays out the parts.
 pub fn frame(input: &AddressTimeInput<'_>) -> AddressTimeFrame {
     let (left, right) = (LEFT_PT, (input.width_pt - RIGHT_PT).max(LEFT_PT + 10.0));
-    let bottom = (input.height_pt - AXIS_PT).max(TOP_PT + 10.0);
+    let spans_height = spans::height_pt(input.clock, input.height_pt);
+    let bottom = (input.height_pt - AXIS_PT - spans_height).max(TOP_PT + 10.0);
     let time = if input.time.start < input.time.end { input.time.clone() } else { input.clock.span() };
     let all = 0.0..(input.index.map.rows() as f64).max(1.0);
     let rows = if input.rows.start < input.rows.end { input.rows.clone() } else { all };
     AddressTimeFrame {
         plot: Area::new(left, TOP_PT, right, bottom),
+        spans: Area::new(left, bottom + AXIS_PT, right, bottom + AXIS_PT + spans_height),
         time: Scale::new(time, left, right),
         rows: Scale::new(rows, bottom, TOP_PT),
     }
@@ -158,6 +167,7 @@ pub fn draw(input: &AddressTimeInput<'_>) -> Drawing {
         outline(&mut drawing, input, &frame, item, Ink::Hovered, 1.0);
     }
     shown.draw_time_axis(&mut drawing, plot, &frame.time);
+    spans::draw(&mut drawing, input.snapshot, input.clock, frame.spans, &frame.time, input.hovered_span);
     shown.draw_ooms(&mut drawing, plot, &frame.time);
     shown.draw_moments(&mut drawing, plot, &frame.time);
     drawing

@@ -4,10 +4,9 @@
 //! backwards: on the event axis the state at `Position(p)` fills `p..p + 1`; on the time axis it begins when
 //! the latest time seen up to its event was reached. Bytes tick at powers of two, time and events at 1, 2, 5.
 
-use crate::base::{StringId, grouped};
+use crate::analysis::{SpanKind, Spans};
+use crate::base::{Progress, StringId, grouped};
 use crate::model::{DeviceMemory, Position, Trace};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::ops::Range;
 
 /// What the horizontal axis counts.
@@ -30,6 +29,7 @@ pub struct Clock {
     events: u32,
     /// The named spans of time, by their beginning; worked out once, as each asks the trace for two places.
     spans: Vec<Span>,
+    lanes: usize,
 }
 
 /// A named span of time on an axis; one open at a side reaches the axis' end there.
@@ -37,35 +37,65 @@ pub struct Clock {
 pub struct Span {
     /// Its name.
     pub name: StringId,
+    /// What it comes from.
+    pub kind: SpanKind,
     /// Where it lies, in axis units.
     pub units: Range<f64>,
-    /// In how many others it lies.
-    pub depth: usize,
+    /// Its row on the picture, 0 the uppermost: a span inside another stands lower, kinds stand one below the other.
+    pub lane: usize,
+    /// Whether it began before and ended after the recording.
+    pub open: (bool, bool),
+    /// Its row in [`crate::analysis::Spans`].
+    pub row: usize,
 }
 
 impl Clock {
     /// The clock of a device's trace with its named spans.
     pub fn of(memory: &DeviceMemory, axis: TimeAxis) -> Clock {
+        // Nobody can cancel a progress that nobody else has.
+        let spans = Spans::of(memory, &Progress::new()).unwrap_or_default();
+        Clock::with_spans(memory, axis, &spans)
+    }
+    /// The clock of a device's trace with spans that are known already.
+    pub fn with_spans(memory: &DeviceMemory, axis: TimeAxis, spans: &Spans) -> Clock {
         let mut clock = Clock::new(&memory.trace, axis);
         let whole = clock.span();
-        let unit = |time: i64| match clock.axis {
-            TimeAxis::Time => ((time.saturating_sub(clock.start_us)) as f64).clamp(whole.start, whole.end),
-            TimeAxis::Events => clock.unit(memory.trace.position_at_time(time)),
-        };
-        let mut spans: Vec<Span> = Vec::with_capacity(memory.annotations.len());
-        // Ends of the spans that are open, the nearest on top. They are never negative, so their bits order as they do.
-        let mut open: BinaryHeap<Reverse<u64>> = BinaryHeap::new();
-        for annotation in &memory.annotations {
-            let start = annotation.start_us.map_or(whole.start, unit);
-            let end = annotation.end_us.map_or(whole.end, unit).max(start);
-            while open.peek().is_some_and(|ends| f64::from_bits(ends.0) <= start) {
-                open.pop();
+        let mut first_lane = 0;
+        for kind in SpanKind::ALL {
+            let rows = spans.of_kind(kind);
+            let first_row = spans.rows.partition_point(|span| span.kind < kind);
+            for (row, span) in rows.iter().enumerate() {
+                let unit = |position: Position, time: Option<i64>| match (clock.axis, time) {
+                    // Annotations lie between events: real time knows where.
+                    (TimeAxis::Time, Some(time)) if kind == SpanKind::Annotation => {
+                        (time.saturating_sub(clock.start_us) as f64).clamp(whole.start, whole.end)
+                    }
+                    _ => clock.unit(position),
+                };
+                let start = if span.open_start { whole.start } else { unit(span.from, span.start_us) };
+                let end = if span.open_end { whole.end } else { unit(span.to, span.end_us) };
+                clock.spans.push(Span {
+                    name: span.name,
+                    kind,
+                    units: start..end.max(start),
+                    lane: first_lane + span.lane as usize,
+                    open: (span.open_start, span.open_end),
+                    row: first_row + row,
+                });
             }
-            spans.push(Span { name: annotation.name, units: start..end, depth: open.len() });
-            open.push(Reverse(end.to_bits()));
+            first_lane += rows.iter().map(|span| span.lane as usize + 1).max().unwrap_or(0);
         }
-        clock.spans = spans;
+        clock.lanes = first_lane;
+        clock.spans.sort_by(|a, b| a.units.start.total_cmp(&b.units.start));
         clock
+    }
+    /// A clock of so many even steps, such as the buckets of a rate.
+    pub fn even(steps: u32) -> Clock {
+        Clock { axis: TimeAxis::Events, since_start_us: Vec::new(), start_us: 0, events: steps, spans: Vec::new(), lanes: 0 }
+    }
+    /// How many rows the spans need.
+    pub fn lanes(&self) -> usize {
+        self.lanes
     }
     /// The named spans of time, by their beginning.
     pub fn spans(&self) -> &[Span] {
@@ -78,7 +108,7 @@ impl Clock {
     /// The clock of a trace, without spans. A trace without times falls back to events: ask [`Clock::axis`].
     pub fn new(trace: &Trace, axis: TimeAxis) -> Clock {
         let events = trace.len() as u32;
-        let by_events = Clock { axis: TimeAxis::Events, since_start_us: Vec::new(), start_us: 0, events, spans: Vec::new() };
+        let by_events = Clock::even(events);
         let Some((start_us, _)) = trace.time_span_us() else { return by_events };
         if axis == TimeAxis::Events {
             return Clock { start_us, ..by_events };
@@ -92,7 +122,7 @@ impl Clock {
                 latest
             })
             .collect();
-        Clock { axis, since_start_us, start_us, events, spans: Vec::new() }
+        Clock { axis, since_start_us, start_us, ..by_events }
     }
     /// What the axis counts in fact.
     pub fn axis(&self) -> TimeAxis {
@@ -238,8 +268,15 @@ fn time_ticks(range: Range<f64>, length_pt: f32) -> Vec<Tick> {
     multiples(range, step).map(|at| Tick { at, label: time_label(at as u64, step as u64) }).collect()
 }
 
+/// Ticks of an axis of durations in µs, at 1, 2, 5 times a power of ten.
+pub fn duration_ticks(range: Range<f64>, length_pt: f32) -> Vec<Tick> {
+    let least = (range.end - range.start) * LABEL_HEIGHT_PT / f64::from(length_pt).max(1.0);
+    let step = decimal_step(least);
+    multiples(range, step).map(|at| Tick { at, label: time_label(at as u64, step as u64) }).collect()
+}
+
 /// The smallest of 1, 2, 5, 10, 20 … that is at least `least`.
-fn decimal_step(least: f64) -> f64 {
+pub fn decimal_step(least: f64) -> f64 {
     let power = 10f64.powf(least.max(1.0).log10().floor());
     [1.0, 2.0, 5.0, 10.0].iter().map(|factor| factor * power).find(|step| least <= *step).unwrap_or(power * 10.0)
 }

@@ -4,11 +4,12 @@
 //! kept for what failed. A stack's colour follows from the text of its frames alone, so it is the same in
 //! every view and in every file. Text reaches a contrast of 4.5:1 on what it stands on, in both palettes.
 
-use crate::analysis::{Categories, CategoryId};
+use crate::analysis::{Categories, CategoryId, Held};
 use crate::base::Bytes;
 use crate::model::{AllocationId, BlockState, DeviceMemory, Position, Snapshot, StackTable};
 pub use crate::raster::ColourBy;
-use crate::raster::{ColourTable, age_class, faded, size_class};
+use crate::raster::{ColourTable, age_class, faded, held_class, size_class};
+use std::sync::Arc;
 
 /// What the colour of a block says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +32,8 @@ pub enum BlockColour {
     Category(u8),
     /// It is for nothing that a rule knows.
     OtherCategory,
+    /// The free memory it held lies in this class of [`HELD_CLASSES`].
+    Held(u8),
 }
 
 /// Names of the size classes, by [`crate::raster::size_class`].
@@ -55,6 +58,10 @@ pub const AGE_CLASSES: [&str; 7] = [
     "100 000 events and more",
     "older than the trace",
 ];
+
+/// Names of the classes of free memory that a block held at most in its life, by [`crate::raster::held_class`].
+pub const HELD_CLASSES: [&str; 7] =
+    ["held none", "under 64 KiB", "under 512 KiB", "under 2 MiB", "under 8 MiB", "under 20 MiB", "held 20 MiB and more"];
 
 /// What a colour means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -146,6 +153,8 @@ pub struct Inks {
     categories: Option<(Categories, Vec<CategoryId>)>,
     pools: usize,
     streams: usize,
+    /// Class of the free memory each block of one device held; empty where colours do not follow it.
+    held: Arc<[u8]>,
 }
 
 impl Inks {
@@ -157,7 +166,13 @@ impl Inks {
     pub fn with_categories(snapshot: &Snapshot, by: ColourBy, rules: &Categories) -> Inks {
         let stacks = if by == ColourBy::Stack { content_hashes(&snapshot.stacks) } else { Vec::new() };
         let categories = (by == ColourBy::Category).then(|| (rules.clone(), rules.of(&snapshot.stacks)));
-        Inks { by, stacks, categories, pools: snapshot.pools.len(), streams: snapshot.streams.len() }
+        let (pools, streams) = (snapshot.pools.len(), snapshot.streams.len());
+        Inks { by, stacks, categories, pools, streams, held: Arc::default() }
+    }
+    /// The same with the free memory that each block of a device held, for [`ColourBy::Held`].
+    #[must_use]
+    pub fn with_held(self, held: &Held) -> Inks {
+        Inks { held: held.bytes().iter().map(|bytes| held_class(*bytes)).collect(), ..self }
     }
     /// What the colours mean.
     pub fn by(&self) -> ColourBy {
@@ -165,7 +180,7 @@ impl Inks {
     }
     /// The colour of an allocation at a moment (only age and state depend on it).
     pub fn block(&self, memory: &DeviceMemory, id: AllocationId, at: Position) -> BlockColour {
-        self.of_row(ColourTable::row(self.by, memory, id, at))
+        self.of_row(ColourTable::row(self.by, &self.held, memory, id, at))
     }
     /// The colours as a table for the raster.
     pub fn table(&self, palette: Palette) -> ColourTable {
@@ -177,13 +192,15 @@ impl Inks {
             ColourBy::Stream => self.streams,
             ColourBy::State => 2,
             ColourBy::Category => self.categories.as_ref().map_or(0, |(_, stacks)| stacks.len()),
+            ColourBy::Held => HELD_CLASSES.len(),
         };
         let value = |row: usize| {
             let [r, g, b, _] = palette.rgba(Ink::Block(self.of_row(row as u32)));
             [r, g, b]
         };
         let [r, g, b, _] = palette.rgba(Ink::Block(BlockColour::NoStack));
-        ColourTable { by: self.by, colours: (0..rows).map(value).collect(), other: [r, g, b], spotlight: None }
+        let (colours, held) = ((0..rows).map(value).collect(), Arc::clone(&self.held));
+        ColourTable { by: self.by, colours, other: [r, g, b], held, spotlight: None }
     }
     /// The meanings with a name each; none for stacks, which are too many.
     pub fn legend(&self, snapshot: &Snapshot) -> Vec<(BlockColour, String)> {
@@ -208,6 +225,7 @@ impl Inks {
                 let named = |category: CategoryId| (category_colour(rules, category), rules.name(category).to_owned());
                 held.into_iter().map(named).chain([(BlockColour::NoStack, "no stack".to_owned())]).collect()
             }),
+            ColourBy::Held => (0..).zip(HELD_CLASSES).map(|(i, name)| (BlockColour::Held(i), name.to_owned())).collect(),
         }
     }
 
@@ -229,6 +247,7 @@ impl Inks {
                 }
                 _ => BlockColour::NoStack,
             },
+            ColourBy::Held => BlockColour::Held(row as u8),
         }
     }
 }
@@ -404,6 +423,11 @@ impl Palette {
                 let t = f32::from(class.min(6)) / 6.0;
                 (0.92 - 0.30 * t, 0.08 + 0.03 * t, 95.0 + 205.0 * t)
             }
+            // What holds nothing recedes; the more is held, the warmer and darker.
+            BlockColour::Held(class) => {
+                let t = f32::from(class.min(6)) / 6.0;
+                (0.92 - 0.30 * t, 0.02 + 0.12 * t.sqrt(), 230.0 - 180.0 * t)
+            }
             BlockColour::Pool(row) => (0.76 - 0.075 * (row / 6 % 2) as f32, 0.105, hue(row * 9 % HUES)),
             BlockColour::Stream(row) => (0.76 - 0.075 * (row / 6 % 2) as f32, 0.105, hue((row * 9 + 4) % HUES)),
             // Seven hues far apart, then the same lighter and darker.
@@ -468,6 +492,7 @@ mod tests {
         all.extend((0..12).flat_map(|row| [BlockColour::Pool(row), BlockColour::Stream(row)]));
         all.extend((0..8).map(BlockColour::Size));
         all.extend((0..7).map(BlockColour::Age));
+        all.extend((0..7).map(BlockColour::Held));
         all.extend([BlockState::ActiveAllocated, BlockState::ActivePendingFree].map(BlockColour::State));
         all.extend((0..21).map(BlockColour::Category));
         all.extend([BlockColour::OtherCategory, BlockColour::NoStack]);
@@ -519,6 +544,72 @@ mod tests {
                 assert!(r < 200 || 90 < g || 90 < b, "{colour:?} is red: {r} {g} {b}");
                 let ground = contrast(palette.rgba(Ink::Block(colour)), palette.rgba(Ink::Background));
                 assert!(1.25 <= ground, "{colour:?} vanishes on {:?}: {ground:.2}", palette.theme);
+            }
+        }
+    }
+
+    /// What a colour looks like to people without one of the three kinds of cones: matrices in linear RGB by Machado,
+    /// Oliveira and Fernandes, "A Physiologically-based Model for Simulation of Color Vision Deficiency", 2009, at full
+    /// severity; the last is everybody else.
+    const VISIONS: [(&str, [[f64; 3]; 3]); 4] = [
+        ("protanopia", [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]),
+        ("deuteranopia", [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]),
+        ("tritanopia", [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]),
+        ("three cones", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+    ];
+
+    /// A colour as seen, in OKLab.
+    fn seen([r, g, b, _]: [u8; 4], vision: [[f64; 3]; 3]) -> [f64; 3] {
+        let linear = [r, g, b].map(|v| {
+            let v = f64::from(v) / 255.0;
+            if v <= 0.040_45 { v / 12.92 } else { ((v + 0.055) / 1.055).powf(2.4) }
+        });
+        let times = |m: [[f64; 3]; 3], v: [f64; 3]| m.map(|row| row[0] * v[0] + row[1] * v[1] + row[2] * v[2]);
+        let [r, g, b] = times(vision, linear).map(|v| v.clamp(0.0, 1.0));
+        let lms = [
+            0.412_221_47 * r + 0.536_332_54 * g + 0.051_445_99 * b,
+            0.211_903_5 * r + 0.680_699_55 * g + 0.107_396_96 * b,
+            0.088_302_46 * r + 0.281_718_84 * g + 0.629_978_7 * b,
+        ];
+        let roots = lms.map(f64::cbrt);
+        times(
+            [
+                [0.210_454_26, 0.793_617_8, -0.004_072_05],
+                [1.977_998_5, -2.428_592_2, 0.450_593_7],
+                [0.025_904_04, 0.782_771_77, -0.808_675_77],
+            ],
+            roots,
+        )
+    }
+
+    #[test]
+    fn neighbouring_classes_differ_for_every_kind_of_colour_vision() {
+        let scales: [(&str, Vec<BlockColour>); 3] = [
+            ("size", (0..8).map(BlockColour::Size).collect()),
+            ("age", (0..7).map(BlockColour::Age).collect()),
+            ("free memory held", (0..7).map(BlockColour::Held).collect()),
+        ];
+        for palette in [Palette::LIGHT, Palette::DARK] {
+            for (name, classes) in &scales {
+                for (vision, matrix) in VISIONS {
+                    let colours: Vec<[f64; 3]> =
+                        classes.iter().map(|class| seen(palette.rgba(Ink::Block(*class)), matrix)).collect();
+                    for (class, pair) in colours.windows(2).enumerate() {
+                        let distance = (0..3).map(|i| (pair[0][i] - pair[1][i]).powi(2)).sum::<f64>().sqrt();
+                        // A difference of 0.02 is what an eye just sees beside each other.
+                        assert!(
+                            0.03 <= distance,
+                            "{name} {class} and {}, {vision}, {:?}: {distance:.3}",
+                            class + 1,
+                            palette.theme
+                        );
+                        assert!(
+                            pair[1][0] < pair[0][0],
+                            "{name} {class}: order shows in lightness, {vision}, {:?}",
+                            palette.theme
+                        );
+                    }
+                }
             }
         }
     }

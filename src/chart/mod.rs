@@ -14,6 +14,7 @@ pub mod ink;
 pub mod moments;
 pub mod segment_map;
 pub mod series;
+pub mod spans;
 pub mod text;
 pub mod usage;
 
@@ -24,5 +25,5 @@ pub use flame::{FlameColour, FlameDrawing, FlameHit, FlameInks, FlameInput, Flam
 pub use histogram::HistogramInput;
 pub use ink::{BlockColour, ColourBy, Ink, Inks, Palette, Theme};
 pub use segment_map::{SegmentMapDrawing, SegmentMapInput};
-pub use series::{Group, Marker, Series, Unit};
+pub use series::{Group, GroupData, Marker, MarkerKind, Per, Series, Unit};
 pub use usage::{PlacedRaster, UsageFrame, UsageInput};

@@ -6,10 +6,11 @@
 
 use crate::analysis::{Curve, UsageTimeline};
 use crate::base::Bytes;
-use crate::chart::axis::{Clock, Scale, Span, byte_ticks};
+use crate::chart::axis::{Clock, Scale, byte_ticks};
 use crate::chart::drawing::{Anchor, Area, Drawing, Fit, RasterSlot, Shape, TextSize};
 use crate::chart::ink::Ink;
 use crate::chart::moments::{self, Moments, RIGHT_PT};
+use crate::chart::spans;
 use crate::model::{DeviceMemory, Item, Position, Snapshot};
 use crate::raster::{RasterView, StackOutline};
 use std::ops::Range;
@@ -62,6 +63,8 @@ pub struct UsageInput<'a> {
     pub hovered: Option<&'a StackOutline>,
     /// What is selected otherwise: an event gets a mark on the axis.
     pub selected_item: Option<Item>,
+    /// Row of the span the pointer is on.
+    pub hovered_span: Option<usize>,
 }
 
 /// Where the parts of the usage picture lie, and its axes: maps the pointer to moment and bytes.
@@ -69,7 +72,7 @@ pub struct UsageInput<'a> {
 pub struct UsageFrame {
     /// The plot itself.
     pub plot: Area,
-    /// The row of annotation spans; of no height where there are none.
+    /// The rows of spans; of no height where there are none.
     pub spans: Area,
     /// The overview; of no height where it is switched off.
     pub overview: Area,
@@ -87,10 +90,6 @@ const LEFT_PT: f32 = 68.0;
 const TOP_PT: f32 = 14.0;
 /// Height of the axis labels.
 const AXIS_PT: f32 = 18.0;
-/// Height of one row of spans.
-const SPAN_PT: f32 = 16.0;
-/// Most rows of nested spans; what is deeper is not drawn.
-const SPAN_ROWS: usize = 3;
 /// Height of the overview, and the gap above it.
 const OVERVIEW_PT: f32 = 36.0;
 const OVERVIEW_GAP_PT: f32 = 6.0;
@@ -98,8 +97,7 @@ const OVERVIEW_GAP_PT: f32 = 6.0;
 /// Lays out the parts.
 pub fn frame(input: &UsageInput<'_>) -> UsageFrame {
     let (left, right) = (LEFT_PT, (input.width_pt - RIGHT_PT).max(LEFT_PT + 10.0));
-    let span_rows = input.clock.spans().iter().map(|span| span.depth + 1).max().unwrap_or(0).min(SPAN_ROWS);
-    let spans_height = SPAN_PT * span_rows as f32;
+    let spans_height = spans::height_pt(input.clock, input.height_pt);
     let overview_height = if input.overview { OVERVIEW_PT + OVERVIEW_GAP_PT } else { 0.0 };
     let bottom = (input.height_pt - AXIS_PT - spans_height - overview_height).max(TOP_PT + 10.0);
     let spans_top = bottom + AXIS_PT;
@@ -155,7 +153,7 @@ pub fn draw(input: &UsageInput<'_>) -> Drawing {
     draw_key(&mut drawing, input, &frame);
     draw_outlines(&mut drawing, input, &frame, &columns);
     shown.draw_time_axis(&mut drawing, plot, &frame.time);
-    draw_spans(&mut drawing, input, &frame);
+    spans::draw(&mut drawing, input.snapshot, input.clock, frame.spans, &frame.time, input.hovered_span);
     if input.overview {
         draw_overview(&mut drawing, input, &frame);
     }
@@ -298,34 +296,6 @@ fn outline_line(outline: &StackOutline, moments: &[Position], input: &UsageInput
     lower.extend(upper.into_iter().rev());
     lower.push(lower[0]);
     lower
-}
-
-fn draw_spans(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
-    let area = frame.spans;
-    let mut drawn_to = [f32::NEG_INFINITY; SPAN_ROWS];
-    let mut parity = [false; SPAN_ROWS];
-    let behind = input.clock.spans().partition_point(|span| span.units.start <= frame.time.to);
-    for Span { name, units, depth } in &input.clock.spans()[..behind] {
-        let (name, depth) = (*name, *depth);
-        let (x0, x1) = (frame.time.point(units.start), frame.time.point(units.end));
-        // Spans under a point merge with what is drawn there already: never more marks than points.
-        if SPAN_ROWS <= depth || x1 < area.x0 || area.x1 < x0 || x1 < drawn_to[depth] + 1.0 {
-            continue;
-        }
-        drawn_to[depth] = x1;
-        parity[depth] = !parity[depth];
-        let top = area.y0 + SPAN_PT * depth as f32;
-        let place = Area::new(x0, top, x1.max(x0 + 1.0), top + SPAN_PT - 1.0).intersect(area);
-        drawing.push(
-            Shape::Box(Area::new(place.x0, place.y0, (place.x1 - 0.5).max(place.x0 + 0.5), place.y1)),
-            Ink::Annotation(parity[depth]),
-        );
-        let words = input.snapshot.stacks.strings.get(name);
-        let (at, room) = ([place.x0 + 4.0, (place.y0 + place.y1) / 2.0], place.width() - 8.0);
-        if 14.0 <= room {
-            drawing.text(at, Anchor::LeftCentre, TextSize::Small, words, Ink::Text, Fit::Shorten(room));
-        }
-    }
 }
 
 fn draw_overview(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {

@@ -284,13 +284,21 @@ impl Trace {
     pub fn time_us(&self, event: EventIdx) -> Option<i64> {
         self.time_us.get(event)
     }
+    /// `user_metadata` of an event, where not empty.
+    pub fn user_metadata(&self, event: EventIdx) -> Option<StringId> {
+        self.user_metadata.get(event).map(StringId)
+    }
+    /// Whether any event has `user_metadata`.
+    pub fn has_user_metadata(&self) -> bool {
+        !self.user_metadata.0.is_empty()
+    }
     /// `compile_context` of an event, where there is one.
     pub fn compile_context(&self, event: EventIdx) -> Option<StringId> {
         self.compile_context.get(event).map(StringId)
     }
-    /// `user_metadata` of an event, where there is one.
-    pub fn user_metadata(&self, event: EventIdx) -> Option<StringId> {
-        self.user_metadata.get(event).map(StringId)
+    /// Whether any event has a `compile_context`.
+    pub fn has_compile_contexts(&self) -> bool {
+        !self.compile_context.0.is_empty()
     }
     /// First and last recorded time in µs.
     pub fn time_span_us(&self) -> Option<(i64, i64)> {

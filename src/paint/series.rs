@@ -5,12 +5,12 @@
 
 use crate::base::grouped;
 use crate::chart::axis::{Clock, TimeAxis, duration_label};
-use crate::chart::series::{Marker, Series, Unit, highest, step_points, value_label, value_ticks};
+use crate::chart::series::{Marker, Series, Unit, value_ticks};
 use crate::chart::{Ink, Palette};
 use crate::model::Position;
 use crate::paint::colour;
 use egui::{Align2, Id, Rect, Response, Sense, Stroke, Ui, Vec2};
-use egui_plot::{GridMark, HoverPosition, Line, LineStyle, Plot, PlotPoint, PlotPoints, Span, Text, VLine};
+use egui_plot::{GridMark, HLine, HoverPosition, Line, LineStyle, Plot, PlotPoint, PlotPoints, Span, Text, VLine};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -27,8 +27,14 @@ pub struct SeriesView<'a> {
     pub clock: &'a Clock,
     /// The visible window in units of the clock; empty: the whole trace.
     pub time: Range<f64>,
-    /// Failures, snapshots and the like.
+    /// Failures, snapshots and the like, by position.
     pub markers: &'a [Marker],
+    /// A value to draw a line at, with its colour; left out where it is far above everything else.
+    pub level: Option<(u64, Ink)>,
+    /// Whether the horizontal axis has labels: of plots one above the other the lowest has.
+    pub labels: bool,
+    /// Where the pointer is on a plot with the same horizontal axis, in units of the clock.
+    pub pointer: Option<f64>,
     /// The moment the other views show.
     pub cursor: Option<Position>,
     /// A selected stretch of time.
@@ -53,13 +59,15 @@ pub struct SeriesResponse {
 }
 
 /// Width of the value axis, the same in every plot so that plots stand exactly under one another.
-const VALUE_AXIS_PT: f32 = 68.0;
+pub const VALUE_AXIS_PT: f32 = 68.0;
 /// Room at the right, so that the last label is not cut.
-const RIGHT_PT: f32 = 14.0;
+pub const RIGHT_PT: f32 = 14.0;
 /// From so near the pointer tells what a marker is, in points.
 const NEAR_PT: f64 = 4.0;
 /// Most markers drawn; those of one pixel are one.
 const MOST_MARKERS: usize = 500;
+/// Height of the labels of the horizontal axis.
+pub const LABELS_PT: f32 = 20.0;
 
 /// Shows a plot.
 pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
@@ -68,18 +76,25 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
     let series: Vec<&Series<'_>> = view.series.iter().filter(|series| series.unit == view.unit).collect();
     let is_hidden = |series: &Series<'_>| view.hidden.contains(series.name);
     let visible: Vec<&Series<'_>> = series.iter().copied().filter(|series| !is_hidden(series)).collect();
-    let top = visible.iter().map(|series| highest(series.curve, view.clock, &time)).max().unwrap_or(0) as f64;
+    let top = visible.iter().map(|series| series.highest(view.clock, &time)).max().unwrap_or(0) as f64;
+    // A level not far above everything else is worth showing to scale.
+    let level = view.level.filter(|(value, _)| !visible.is_empty() && *value as f64 <= top * 1.5);
+    let top = level.map_or(top, |(value, _)| top.max(value as f64));
     let bounds = 0.0..top_of_axis(view.unit, top);
     let (clock, unit, palette) = (view.clock, view.unit, view.palette);
-    let (width, height) = ((view.size.x - VALUE_AXIS_PT - RIGHT_PT).max(1.0), (view.size.y - 20.0).max(1.0));
+    let (width, height) =
+        ((view.size.x - VALUE_AXIS_PT - RIGHT_PT).max(1.0), (view.size.y - if view.labels { LABELS_PT } else { 0.0 }).max(1.0));
     let columns = (width * ui.ctx().pixels_per_point()).ceil() as usize;
     let near_units = NEAR_PT * (time.end - time.start) / f64::from(width);
     let paper = ui.painter().add(egui::Shape::Noop);
+    let from = view.markers.partition_point(|marker| clock.unit(marker.position) < time.start - near_units);
+    let to = view.markers.partition_point(|marker| clock.unit(marker.position) <= time.end + near_units);
+    let seen = &view.markers[from..to.max(from)];
     let crosshair = |hover: &HoverPosition<'_>| {
         let (HoverPosition::NearDataPoint { position, .. } | HoverPosition::Elsewhere { position }) = hover;
         let near = |marker: &&Marker| (clock.unit(marker.position) - position.x).abs() <= near_units;
-        let marker = view.markers.iter().find(near).map(|marker| marker.name.as_str());
-        Some(values_at(&visible, clock, clock.position(position.x), marker))
+        let marker = seen.iter().find(near).map(|marker| marker.name.as_str());
+        Some(values_at(&visible, clock, position.x, marker))
     };
     let (x_ticks, y_ticks) = (clock.ticks(time.clone(), width), value_ticks(unit, bounds.clone(), height * 1.05));
     let marks = |ticks: &[crate::chart::Tick]| {
@@ -103,6 +118,7 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
         .allow_axis_zoom_drag(false)
         .set_margin_fraction(Vec2::ZERO)
         .y_axis_min_width(VALUE_AXIS_PT)
+        .show_axes([view.labels, true])
         .show_background(false)
         .grid_color(colour(palette, Ink::Grid))
         .cursor_color(colour(palette, Ink::WeakText))
@@ -121,26 +137,38 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
             }
         }
         for series in &visible {
-            let points = step_points(series.curve, clock, &time, columns);
-            let line =
-                Line::new(series.name, PlotPoints::from(points)).id(item_name(series)).allow_hover(false).allow_band(false);
+            let points = series.points(clock, &time, columns);
+            let line = Line::new(series.name, PlotPoints::from(points))
+                .id((series.name, series.group))
+                .allow_hover(false)
+                .allow_band(false);
             plot.line(line.color(colour(palette, series.ink)).width(1.5));
+        }
+        if let Some((value, ink)) = level {
+            let stroke = Stroke::new(1.5, colour(palette, ink));
+            plot.hline(
+                HLine::new("", value as f64).id("level").stroke(stroke).allow_hover(false).style(LineStyle::dashed_dense()),
+            );
         }
         let pixel = (time.end - time.start) / columns as f64;
         let mut last = f64::NEG_INFINITY;
         let mut drawn = 0;
-        for (row, marker) in view.markers.iter().enumerate() {
+        for (row, marker) in seen.iter().enumerate() {
             let x = clock.unit(marker.position);
             if x < time.start || time.end < x || x < last + pixel * 3.0 || MOST_MARKERS <= drawn {
                 continue;
             }
             (last, drawn) = (x, drawn + 1);
-            let stroke = Stroke::new(1.0, colour(palette, marker.ink));
+            let stroke = Stroke::new(1.0, colour(palette, marker.kind.ink()));
             plot.vline(VLine::new("", x).id(("marker", row)).stroke(stroke).allow_hover(false).style(LineStyle::dashed_dense()));
         }
         if let Some(cursor) = view.cursor {
             let stroke = Stroke::new(1.5, colour(palette, Ink::Cursor));
             plot.vline(VLine::new("", clock.unit(cursor)).id("cursor").stroke(stroke).allow_hover(false));
+        }
+        if let Some(pointer) = view.pointer.filter(|at| time.contains(at)) {
+            let stroke = Stroke::new(1.0, colour(palette, Ink::WeakText));
+            plot.vline(VLine::new("", pointer).id("pointer").stroke(stroke).allow_hover(false));
         }
         if visible.is_empty() {
             let centre = PlotPoint::new((time.start + time.end) / 2.0, bounds.end / 2.0);
@@ -161,21 +189,19 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
     SeriesResponse { response: shown.response, plot: frame, pointer_unit }
 }
 
-fn item_name<'a>(series: &'a Series<'_>) -> (&'static str, &'a crate::chart::Group) {
-    (series.name, &series.group)
-}
-
 /// A little above the highest value, so that its line is not cut; never an empty range.
 fn top_of_axis(unit: Unit, top: f64) -> f64 {
     match unit {
-        Unit::Bytes => (top * 1.06).max(1024.0),
-        Unit::Count => (top * 1.06).max(4.0),
+        Unit::Bytes | Unit::ByteRate(_) => (top * 1.06).max(1024.0),
+        Unit::Count | Unit::CountRate(_) => (top * 1.06).max(4.0),
+        Unit::Micros => (top * 1.06).max(10.0),
         Unit::Share => (top * 1.06).clamp(100_000.0, 1_040_000.0),
     }
 }
 
 /// What stands beside the pointer: the moment, then every visible series with its exact value.
-fn values_at(visible: &[&Series<'_>], clock: &Clock, position: Position, marker: Option<&str>) -> String {
+fn values_at(visible: &[&Series<'_>], clock: &Clock, unit: f64, marker: Option<&str>) -> String {
+    let position = clock.position(unit);
     let mut text = match position.event() {
         None => "before the first event".to_owned(),
         Some(event) => format!("event {}", grouped(u64::from(event.0))),
@@ -187,7 +213,7 @@ fn values_at(visible: &[&Series<'_>], clock: &Clock, position: Position, marker:
         text = format!("{text}\n{marker}");
     }
     for series in visible {
-        text = format!("{text}\n{}  {}", series.name, value_label(series.unit, series.curve.at(position)));
+        text = format!("{text}\n{}  {}", series.name, series.label_at(clock, unit));
     }
     text
 }

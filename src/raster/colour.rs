@@ -26,12 +26,22 @@ pub enum ColourBy {
     State,
     /// What it is for, by the rules in force.
     Category,
+    /// How much free memory it held at most in its life: who is to blame for fragmentation.
+    Held,
 }
 
 impl ColourBy {
     /// All meanings, in the order a menu shows them.
-    pub const ALL: [ColourBy; 7] =
-        [ColourBy::Stack, ColourBy::Category, ColourBy::Size, ColourBy::Age, ColourBy::Pool, ColourBy::Stream, ColourBy::State];
+    pub const ALL: [ColourBy; 8] = [
+        ColourBy::Stack,
+        ColourBy::Category,
+        ColourBy::Size,
+        ColourBy::Age,
+        ColourBy::Pool,
+        ColourBy::Stream,
+        ColourBy::State,
+        ColourBy::Held,
+    ];
     /// The word in menus.
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,6 +52,7 @@ impl ColourBy {
             ColourBy::Stream => "stream",
             ColourBy::State => "state",
             ColourBy::Category => "category",
+            ColourBy::Held => "free memory held",
         }
     }
 }
@@ -55,6 +66,8 @@ pub struct ColourTable {
     pub colours: Vec<[u8; 3]>,
     /// For rows beyond the table (no stack was kept).
     pub other: [u8; 3],
+    /// Class of the free memory each block held, by block; empty where colours mean something else.
+    pub held: Arc<[u8]>,
     /// What stands out; none: everything alike.
     pub spotlight: Option<Spotlight>,
 }
@@ -74,9 +87,10 @@ pub fn faded(colour: [u8; 3], ground: [u8; 3]) -> [u8; 3] {
 }
 
 impl ColourTable {
-    /// The row of an allocation at a moment; only age and state depend on the moment.
+    /// The row of an allocation at a moment; only age and state depend on the moment. `held` is what
+    /// [`ColourTable::held`] is.
     #[inline]
-    pub fn row(by: ColourBy, memory: &DeviceMemory, id: AllocationId, at: Position) -> u32 {
+    pub fn row(by: ColourBy, held: &[u8], memory: &DeviceMemory, id: AllocationId, at: Position) -> u32 {
         let (lives, row) = (&memory.allocations, id.row());
         match by {
             // A category is one of a stack's frames.
@@ -90,12 +104,13 @@ impl ColourTable {
             ColourBy::Pool => memory.segments.get(lives.segments()[row]).map_or(0, |segment| segment.pool.0),
             ColourBy::Stream => lives.streams()[row].0,
             ColourBy::State => u32::from(lives.get(id).state_at(at) == BlockState::ActivePendingFree),
+            ColourBy::Held => held.get(row).copied().map_or(0, u32::from),
         }
     }
     /// The colour of an allocation at a moment.
     #[inline]
     pub fn of(&self, memory: &DeviceMemory, id: AllocationId, at: Position) -> [u8; 3] {
-        let colour = self.colours.get(Self::row(self.by, memory, id, at) as usize).copied().unwrap_or(self.other);
+        let colour = self.colours.get(Self::row(self.by, &self.held, memory, id, at) as usize).copied().unwrap_or(self.other);
         match &self.spotlight {
             Some(light) if !light.found.has(id) => faded(colour, light.ground),
             Some(_) | None => colour,
@@ -113,6 +128,12 @@ pub fn size_class(size: u64) -> u8 {
     const LIMITS: [u64; 7] =
         [(4 << 10) - 1, (64 << 10) - 1, 1 << 20, (10 << 20) - 1, (64 << 20) - 1, (256 << 20) - 1, (1 << 30) - 1];
     LIMITS.iter().filter(|limit| **limit < size).count() as u8
+}
+
+/// The class of free memory that a block held, in bytes, 0 (none) to 6.
+pub fn held_class(bytes: u64) -> u8 {
+    const LIMITS: [u64; 6] = [0, (64 << 10) - 1, (512 << 10) - 1, (2 << 20) - 1, (8 << 20) - 1, (20 << 20) - 1];
+    LIMITS.iter().filter(|limit| **limit < bytes).count() as u8
 }
 
 /// The class of an age in events, 0 to 5 by powers of ten, 6 for what is older than the trace.
@@ -139,6 +160,11 @@ mod tests {
             (u64::MAX, 7),
         ] {
             assert_eq!(size_class(size), class, "{size}");
+        }
+        for (bytes, class) in
+            [(0, 0), (1, 1), (64 << 10, 2), (512 << 10, 3), (2 << 20, 4), (8 << 20, 5), (20 << 20, 6), (u64::MAX, 6)]
+        {
+            assert_eq!(held_class(bytes), class, "{bytes} held");
         }
         for (events, class) in [(Some(0), 0), (Some(9), 0), (Some(10), 1), (Some(100_000), 5), (Some(u32::MAX), 5), (None, 6)] {
             assert_eq!(age_class(events), class, "{events:?}");

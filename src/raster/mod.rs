@@ -12,7 +12,7 @@ pub mod lives;
 pub mod stack;
 
 pub use address::{AddressMap, AddressSpan};
-pub use colour::{ColourBy, ColourTable, Spotlight, age_class, faded, size_class};
+pub use colour::{ColourBy, ColourTable, Spotlight, age_class, faded, held_class, size_class};
 pub use lives::LivesIndex;
 pub use stack::{StackOutline, StackRaster};
 

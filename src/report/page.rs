@@ -4,7 +4,7 @@
 //! display. Nothing is cut off: the page grows until its content fits. Words and figures are collected in
 //! [`crate::report::facts`]; here they only get their places.
 
-use crate::analysis::{UsageTimeline, capacity};
+use crate::analysis::{Held, UsageTimeline, capacity};
 use crate::base::{Bytes, Progress};
 use crate::chart::usage::{self, PlacedRaster};
 use crate::chart::{
@@ -57,13 +57,21 @@ pub fn render_report(
         state: &state,
         facts: facts::collect(snapshot, memory, &curves, &state),
         clock: Clock::of(memory, TimeAxis::Events),
-        inks: Inks::with_categories(snapshot, options.colour_by, &options.categories),
+        inks: inks_of(snapshot, memory, options),
         curves: &curves,
         palette,
         scale: if options.scale.is_finite() { options.scale.clamp(0.25, 8.0) } else { 1.0 },
         width: (options.width_pt as f32).max(LEAST_WIDTH_PT),
     };
     page.paint(options.height_pt as f32)
+}
+
+fn inks_of(snapshot: &Snapshot, memory: &DeviceMemory, options: &ReportOptions) -> Inks {
+    let inks = Inks::with_categories(snapshot, options.colour_by, &options.categories);
+    if options.colour_by != ColourBy::Held {
+        return inks;
+    }
+    inks.with_held(&Held::of(memory, &Progress::new()).unwrap_or_default())
 }
 
 struct Page<'a> {
@@ -243,6 +251,7 @@ impl Page<'_> {
             selected: &[],
             hovered: None,
             selected_item: None,
+            hovered_span: None,
         };
         let (view, placed) = usage::wanted_raster(&none, self.scale);
         if texture.is_none() {

@@ -1,9 +1,11 @@
 //! Small questions of the window: what a view needs beside the analyses, and what is too long for a frame.
 
-use crate::analysis::{Asked, Categories, FlameMatches, FlameParams, FlameTree, FoundKey, Query, UsageTimeline};
+use crate::analysis::{
+    Asked, Categories, FlameMatches, FlameParams, FlameTree, FoundKey, Held, Query, Releases, Spans, UsageTimeline,
+};
 use crate::base::id::Id as _;
 use crate::base::{Cancelled, HeapSize, Progress};
-use crate::chart::{Clock, ColourBy, FlameColour, FlameInks, Inks, TimeAxis};
+use crate::chart::{Clock, ColourBy, FlameColour, FlameInks, Inks, Marker, TimeAxis, series};
 use crate::model::{Action, AllocationId, Position, StackId};
 use crate::raster::{StackOutline, StackRaster};
 
@@ -34,6 +36,34 @@ impl HeapSize for WeighedClock {
     }
 }
 
+/// Asks for the moments that charts mark.
+pub struct MarkersOf;
+
+/// Moments that are marked, with what they weigh.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WeighedMarkers {
+    /// The moments, by position.
+    pub markers: Vec<Marker>,
+}
+
+impl Query for MarkersOf {
+    const NAME: &'static str = "marked moments";
+    type Params = ();
+    type Answer = WeighedMarkers;
+
+    fn answer(asked: &Asked<'_>, (): &(), progress: &Progress) -> Result<WeighedMarkers, Cancelled> {
+        let (spans, releases) = (Spans::answer(asked, &(), progress)?, Releases::answer(asked, &(), progress)?);
+        Ok(WeighedMarkers { markers: series::markers(asked.subject.snapshot, asked.memory(), &spans, &releases) })
+    }
+}
+
+impl HeapSize for WeighedMarkers {
+    fn heap_size(&self) -> usize {
+        let names: usize = self.markers.iter().map(|marker| marker.name.capacity()).sum();
+        self.markers.capacity() * size_of::<Marker>() + names
+    }
+}
+
 /// Asks for the colours of a snapshot's blocks by one meaning.
 pub struct InksOf;
 
@@ -55,6 +85,10 @@ impl Query for InksOf {
         progress.check()?;
         let snapshot = asked.subject.snapshot;
         let inks = Inks::with_categories(snapshot, *by, rules);
+        if *by == ColourBy::Held {
+            let held = Held::of(asked.memory(), progress)?;
+            return Ok(WeighedInks { inks: inks.with_held(&held), bytes: held.bytes().len() });
+        }
         Ok(WeighedInks { inks, bytes: snapshot.stacks.len() * size_of::<u32>() })
     }
 }

@@ -6,11 +6,14 @@ use crate::samples;
 use fragscope::analysis::fragmentation::external_ppm;
 use fragscope::analysis::lifetime::LINE_POINTS;
 use fragscope::analysis::{
-    Churn, Fragmentation, LeakParams, LeakSuspects, LifetimeParams, Lifetimes, Pins, Slices, Sum, UsageTimeline,
+    Churn, Fragmentation, GroupCurves, LeakParams, LeakSuspects, LifetimeParams, Lifetimes, Pins, RateParams, Rates, Releases,
+    SegmentCost, Slices, Spans, Sum, UsageTimeline,
 };
 use fragscope::base::{HeapSize, Progress};
 use fragscope::chart::TimeAxis;
-use fragscope::chart::{AddressTimeInput, Clock, ColourBy, Group, Inks, Palette, Series, Unit, address_time, series};
+use fragscope::chart::{
+    AddressTimeInput, Clock, ColourBy, Group, GroupData, Inks, MarkerKind, Palette, Series, Unit, address_time, series,
+};
 use fragscope::model::{AllocationId, AllocatorSettings, BlockState, DeviceMemory, Item, PoolId, Position, Snapshot, StreamId};
 use fragscope::paint::SeriesView;
 use fragscope::raster::{ColourTable, LivesIndex, RasterView};
@@ -31,55 +34,97 @@ fn each_device(mut check: impl FnMut(&str, &Snapshot, &DeviceMemory, &Replay)) {
     assert!(5 < seen, "only {seen} devices in the samples");
 }
 
-/// Every curve against the state of one position.
-fn compare(place: &str, curves: &Fragmentation, state: &MemoryState, settings: &AllocatorSettings, host: bool) {
+/// What the curves of a group must be at a state, worked out from its segments and blocks alone.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Expected {
+    reserved: u64,
+    allocated: u64,
+    active: u64,
+    requested: u64,
+    inactive_split: u64,
+    largest: u64,
+    request: u64,
+    segments: u64,
+    blocks: u64,
+}
+
+fn expected(state: &MemoryState, group: Group, settings: &AllocatorSettings, host: bool) -> Expected {
+    let mut sums = Expected::default();
+    for segment in state.segments.iter().filter(|s| group.has((s.pool, s.class, s.stream))) {
+        sums.segments += 1;
+        sums.reserved += if segment.inferred { 0 } else { segment.size };
+        let (mut free, mut active) = (0, 0);
+        for block in state.blocks_of(segment) {
+            if block.allocation.is_none() {
+                free += block.size;
+                sums.largest = sums.largest.max(block.size);
+                let fits = if host { block.size } else { settings.largest_request(block.size, segment.class) };
+                let is_meant = group != Group::Device || (segment.pool == PoolId::DEFAULT && segment.stream == StreamId::DEFAULT);
+                sums.request = sums.request.max(if is_meant { fits } else { 0 });
+                continue;
+            }
+            active += block.size;
+            sums.blocks += 1;
+            sums.requested += block.requested;
+            sums.allocated += if block.state == BlockState::ActiveAllocated { block.size } else { 0 };
+        }
+        sums.active += active;
+        sums.inactive_split += if !segment.expandable && 0 < active { free } else { 0 };
+    }
+    if group == Group::Device {
+        // Blocks in no segment belong to the device too.
+        let totals = &state.totals;
+        let (allocated, active, requested) = (totals.allocated, totals.active, totals.requested);
+        sums = Expected { reserved: totals.reserved, allocated, active, requested, blocks: state.active_blocks, ..sums };
+        assert_eq!((sums.inactive_split, sums.largest), (state.inactive_split, state.largest_free_block));
+    }
+    sums
+}
+
+/// Every curve of a group against the state of one position.
+fn compare(place: &str, curves: &GroupCurves, state: &MemoryState, settings: &AllocatorSettings, host: bool) {
     let at = state.position;
-    let totals = &state.totals;
+    let GroupCurves { group, usage, fragmentation: cut_up } = curves;
+    let sums = expected(state, *group, settings, host);
+    let free = sums.reserved.saturating_sub(sums.active);
     for (name, curve, expected) in [
-        ("pending free", &curves.pending_free, totals.pending_free()),
-        ("free", &curves.free, totals.free()),
-        ("inactive split", &curves.inactive_split, state.inactive_split),
-        ("largest free block", &curves.largest_free_block, state.largest_free_block),
-        ("segments", &curves.segments, state.segments.len() as u64),
-        ("active blocks", &curves.active_blocks, state.active_blocks),
-        ("external", &curves.external, external_ppm(state.largest_free_block, totals.free())),
-        ("internal", &curves.internal, totals.active.saturating_sub(totals.requested)),
+        ("reserved", &usage.reserved, sums.reserved),
+        ("allocated", &usage.allocated, sums.allocated),
+        ("active", &usage.active, sums.active),
+        ("requested", &usage.requested, sums.requested),
+        ("pending free", &cut_up.pending_free, sums.active.saturating_sub(sums.allocated)),
+        ("free", &cut_up.free, free),
+        ("inactive split", &cut_up.inactive_split, sums.inactive_split),
+        ("largest free block", &cut_up.largest_free_block, sums.largest),
+        ("largest request", &cut_up.largest_request, sums.request),
+        ("segments", &cut_up.segments, sums.segments),
+        ("active blocks", &cut_up.active_blocks, sums.blocks),
+        ("external", &cut_up.external, external_ppm(sums.largest, free)),
+        ("internal", &cut_up.internal, sums.active.saturating_sub(sums.requested)),
     ] {
-        assert_eq!(curve.at(at), expected, "{place}: {name} at {at:?}");
+        assert_eq!(curve.at(at), expected, "{place}: {name} of {group:?} at {at:?}");
     }
-    let mut default_request = 0;
-    for pool in &curves.pools {
+    for pool in &state.pools {
         let key = (pool.pool, pool.class, pool.stream);
-        let known = state.pools.iter().find(|known| (known.pool, known.class, known.stream) == key);
-        let segments = state.segments.iter().filter(|segment| (segment.pool, segment.class, segment.stream) == key);
-        let blocks = segments.flat_map(|segment| state.blocks_of(segment));
-        let allocated: u64 = blocks.filter(|block| block.state == BlockState::ActiveAllocated).map(|block| block.size).sum();
-        let largest = known.map_or(0, |known| known.largest_free_block);
-        let request = if host { largest } else { settings.largest_request(largest, pool.class) };
-        for (name, curve, expected) in [
-            ("reserved", &pool.reserved, known.map_or(0, |known| known.reserved)),
-            ("active", &pool.active, known.map_or(0, |known| known.active)),
-            ("allocated", &pool.allocated, allocated),
-            ("largest free block", &pool.largest_free_block, largest),
-            ("largest request", &pool.largest_request, request),
-        ] {
-            assert_eq!(curve.at(at), expected, "{place}: {name} of {key:?} at {at:?}");
+        if *group == Group::Half(pool.pool, pool.class, pool.stream) {
+            let known = (pool.reserved, pool.active, pool.largest_free_block, pool.segments);
+            assert_eq!(known, (sums.reserved, sums.active, sums.largest, sums.segments), "{place}: {key:?} at {at:?}");
         }
-        if pool.pool == PoolId::DEFAULT && pool.stream == StreamId::DEFAULT {
-            default_request = default_request.max(request);
-        }
-    }
-    assert_eq!(curves.largest_request.at(at), default_request, "{place}: largest request at {at:?}");
-    for known in &state.pools {
-        let key = (known.pool, known.class, known.stream);
-        assert!(curves.pools.iter().any(|pool| (pool.pool, pool.class, pool.stream) == key), "{place}: {key:?} has no curves");
     }
 }
 
+fn curves_of(snapshot: &Snapshot, memory: &DeviceMemory, group: Group) -> GroupCurves {
+    GroupCurves::of(memory, &snapshot.settings, group, &Progress::new()).expect("nobody cancels")
+}
+
 #[test]
-fn fragmentation_equals_the_state_at_every_event() {
+fn curves_equal_the_state_at_every_event_for_every_group() {
+    let mut groups_seen = 0;
     each_device(|place, snapshot, memory, replay| {
-        let curves = Fragmentation::of(memory, &snapshot.settings, &Progress::new()).expect("nobody cancels");
+        let curves: Vec<GroupCurves> = Group::all(memory).into_iter().map(|group| curves_of(snapshot, memory, group)).collect();
+        groups_seen += curves.len();
+        let own = Fragmentation::of(memory, &snapshot.settings, &Progress::new()).expect("nobody cancels");
+        assert_eq!(own, curves[0].fragmentation, "{place}: the device is a group too");
         let halves = [0, 1].map(|half| (half..=memory.end().0).step_by(2));
         std::thread::scope(|scope| {
             for half in halves {
@@ -87,17 +132,57 @@ fn fragmentation_equals_the_state_at_every_event() {
                 scope.spawn(move || {
                     for position in half.map(Position) {
                         let state = replay.state_at(memory, position);
-                        compare(place, curves, &state, &snapshot.settings, memory.ordinal < 0);
+                        // The device at every position, its groups at every tenth: a state costs more than a look.
+                        for curves in curves.iter().filter(|c| c.group == Group::Device || position.0 % 10 < 2) {
+                            compare(place, curves, &state, &snapshot.settings, memory.ordinal < 0);
+                        }
                     }
                 });
             }
         });
+        // Groups of one sort share the device out.
+        for sort in 0..3 {
+            let parts: Vec<&GroupCurves> = curves
+                .iter()
+                .filter(|c| match c.group {
+                    Group::Device => false,
+                    Group::Pool(_) => sort == 0,
+                    Group::Stream(_) => sort == 1,
+                    Group::Half(..) => sort == 2,
+                })
+                .collect();
+            for share in 0..=100u64 {
+                let at = Position((u64::from(memory.end().0) * share / 100) as u32);
+                for (name, curve) in ADDITIVE {
+                    let sum: u64 = parts.iter().map(|part| curve(part).at(at)).sum();
+                    assert_eq!(sum, curve(&curves[0]).at(at), "{place}: {name} of all groups at {at:?}");
+                }
+                let largest = parts.iter().map(|part| part.fragmentation.largest_free_block.at(at)).max().unwrap_or(0);
+                assert_eq!(largest, curves[0].fragmentation.largest_free_block.at(at), "{place} at {at:?}");
+            }
+        }
     });
+    assert!(40 < groups_seen, "only {groups_seen} groups in the samples");
 }
 
-/// `FRAGSCOPE_BIG=a.pickle[:b.pickle…] cargo test --release --test it fragmentation_of_big -- --nocapture`
+type CurveOf = fn(&GroupCurves) -> &fragscope::analysis::Curve;
+/// What the groups of a device add up to.
+const ADDITIVE: [(&str, CurveOf); 10] = [
+    ("reserved", |c| &c.usage.reserved),
+    ("allocated", |c| &c.usage.allocated),
+    ("active", |c| &c.usage.active),
+    ("requested", |c| &c.usage.requested),
+    ("pending free", |c| &c.fragmentation.pending_free),
+    ("free", |c| &c.fragmentation.free),
+    ("inactive split", |c| &c.fragmentation.inactive_split),
+    ("segments", |c| &c.fragmentation.segments),
+    ("active blocks", |c| &c.fragmentation.active_blocks),
+    ("internal", |c| &c.fragmentation.internal),
+];
+
+/// `FRAGSCOPE_BIG=a.pickle[:b.pickle…] cargo test --release --test it curves_of_big -- --nocapture`
 #[test]
-fn fragmentation_of_big_files_equals_the_state() {
+fn curves_of_big_files_equal_the_state() {
     let Ok(files) = std::env::var("FRAGSCOPE_BIG") else {
         println!("FRAGSCOPE_BIG names no large files: only the samples are compared");
         return;
@@ -106,22 +191,24 @@ fn fragmentation_of_big_files_equals_the_state() {
         let snapshot = samples::open(std::path::Path::new(file));
         let memory = &snapshot.devices[snapshot.busiest_device().expect("a device")];
         let replay = Replay::new(memory);
-        let start = std::time::Instant::now();
-        let curves = Fragmentation::of(memory, &snapshot.settings, &Progress::new()).expect("nobody cancels");
-        let took = start.elapsed();
-        println!(
-            "{file}: {} events, {} lives, {} segments, {} pools: {took:.2?}, {:.1} MB",
-            memory.trace.len(),
-            memory.allocations.len(),
-            memory.segments.len(),
-            curves.pools.len(),
-            curves.heap_size() as f64 / 1e6
-        );
-        let mut seed = 0x2545_f491_4f6c_dd1d_u64;
-        for _ in 0..3000 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let position = Position(((seed >> 33) % (memory.trace.len() as u64 + 1)) as u32);
-            compare(file, &curves, &replay.state_at(memory, position), &snapshot.settings, memory.ordinal < 0);
+        for group in Group::all(memory) {
+            let start = std::time::Instant::now();
+            let curves = curves_of(&snapshot, memory, group);
+            println!(
+                "{file}: {} events, {} lives, {} segments, {group:?}: {:.2?}, {:.1} MB, {:.1} MB of them fragmentation",
+                memory.trace.len(),
+                memory.allocations.len(),
+                memory.segments.len(),
+                start.elapsed(),
+                curves.heap_size() as f64 / 1e6,
+                curves.fragmentation.heap_size() as f64 / 1e6
+            );
+            let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+            for _ in 0..500 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let position = Position(((seed >> 33) % (memory.trace.len() as u64 + 1)) as u32);
+                compare(file, &curves, &replay.state_at(memory, position), &snapshot.settings, memory.ordinal < 0);
+            }
         }
     }
 }
@@ -279,22 +366,23 @@ fn the_address_raster_equals_a_look_at_every_pixel() {
     let ground = [250, 240, 230];
     each_device(|place, snapshot, memory, replay| {
         let index = LivesIndex::new(memory, &Progress::new()).expect("nobody cancels");
+        let held = fragscope::analysis::Held::of(memory, &Progress::new()).expect("nobody cancels");
         let (rows, end) = (index.map.rows() as f64, u64::from(memory.end().0));
         if rows < 1.0 {
             return;
         }
-        for round in 0..6u64 {
+        for round in 0..7u64 {
             // From single positions wider than a column to many in one; from everything to a few rows.
-            let span = [3, 60, 400, 900, 130, 2][round as usize].min(end + 1);
+            let span = [3, 60, 400, 900, 130, 2, 500][round as usize].min(end + 1);
             let from = next(end + 1 - span.min(end));
-            let width = [70, 65, 40, 30, 130, 5][round as usize];
+            let width = [70, 65, 40, 30, 130, 5, 60][round as usize];
             let columns = (0..=width).map(|c| Position((from + span * c / width) as u32)).collect();
             let height = [50, 20, 64, 7][round as usize % 4];
             let low = if round < 3 { 0.0 } else { next(rows as u64) as f64 };
             let high = if round < 2 { rows } else { low + (rows - low) / (1 + next(50)) as f64 + 512.0 };
             let view = RasterView { columns, bytes: low..high, height };
             let by = ColourBy::ALL[round as usize % ColourBy::ALL.len()];
-            let colours = Inks::new(snapshot, by).table(Palette::LIGHT);
+            let colours = Inks::new(snapshot, by).with_held(&held).table(Palette::LIGHT);
             let raster = index.raster(memory, &view, &colours, Some(ground), &Progress::new()).expect("nobody cancels");
             assert_eq!((raster.width, raster.height), (width as usize, height), "{place}");
             for column in [0, 1, width as usize / 2, width as usize - 1] {
@@ -319,7 +407,7 @@ fn the_address_raster_equals_a_look_at_every_pixel() {
 #[test]
 fn a_point_of_the_address_picture_is_what_lies_there() {
     let mut hits = 0;
-    each_device(|place, _, memory, replay| {
+    each_device(|place, snapshot, memory, replay| {
         let index = LivesIndex::new(memory, &Progress::new()).expect("nobody cancels");
         let clock = Clock::new(&memory.trace, TimeAxis::Events);
         for share in 0..=10u64 {
@@ -335,15 +423,21 @@ fn a_point_of_the_address_picture_is_what_lies_there() {
             }
             assert_eq!(index.hit(memory, at, index.map.rows()), None, "{place}");
         }
-        let input = address_input(memory, &index, &clock);
+        let input = address_input(snapshot, memory, &index, &clock);
         let frame = address_time::frame(&input);
         assert_eq!(address_time::hit(&input, frame.plot.x0 - 5.0, frame.plot.y0 + 5.0), None, "{place}: left of the plot");
     });
     assert!(1000 < hits, "only {hits} blocks were hit");
 }
 
-fn address_input<'a>(memory: &'a DeviceMemory, index: &'a LivesIndex, clock: &'a Clock) -> AddressTimeInput<'a> {
+fn address_input<'a>(
+    snapshot: &'a Snapshot,
+    memory: &'a DeviceMemory,
+    index: &'a LivesIndex,
+    clock: &'a Clock,
+) -> AddressTimeInput<'a> {
     AddressTimeInput {
+        snapshot,
         memory,
         index,
         clock,
@@ -357,13 +451,14 @@ fn address_input<'a>(memory: &'a DeviceMemory, index: &'a LivesIndex, clock: &'a
         marks: &[],
         selected: &[],
         hovered: None,
+        hovered_span: None,
     }
 }
 
 #[test]
 fn address_pictures_stay_inside_their_frame_and_labels_apart() {
     use fragscope::chart::{Area, Shape, drawing::MAX_MARKS};
-    each_device(|place, _, memory, _| {
+    each_device(|place, snapshot, memory, _| {
         let index = LivesIndex::new(memory, &Progress::new()).expect("nobody cancels");
         let rows = index.map.rows() as f64;
         for (axis, width_pt, height_pt) in
@@ -374,7 +469,8 @@ fn address_pictures_stay_inside_their_frame_and_labels_apart() {
             for (time, part) in
                 [(0.0..0.0, 0.0..0.0), (end * 0.3..end * 0.31, rows * 0.2..rows * 0.7), (end..end * 2.0, rows..rows * 2.0)]
             {
-                let input = AddressTimeInput { width_pt, height_pt, time, rows: part, ..address_input(memory, &index, &clock) };
+                let input =
+                    AddressTimeInput { width_pt, height_pt, time, rows: part, ..address_input(snapshot, memory, &index, &clock) };
                 let drawing = address_time::draw(&input);
                 assert!(drawing.marks.len() < MAX_MARKS, "{place}: {} marks", drawing.marks.len());
                 let plot = address_time::frame(&input).plot;
@@ -414,7 +510,7 @@ fn the_address_picture_is_laid_out_as_before() {
     let memory = &snapshot.devices[snapshot.busiest_device().expect("a device")];
     let index = LivesIndex::new(memory, &Progress::new()).expect("nobody cancels");
     let clock = Clock::new(&memory.trace, TimeAxis::Events);
-    let whole = address_input(memory, &index, &clock);
+    let whole = address_input(&snapshot, memory, &index, &clock);
     let selected = [Item::Allocation(AllocationId(0))];
     let part = AddressTimeInput {
         time: 20.0..60.0,
@@ -428,36 +524,46 @@ fn the_address_picture_is_laid_out_as_before() {
     golden("address_time.txt", &format!("{}\n{}", address_time::draw(&whole).dump(), address_time::draw(&part).dump()));
     let (empty, none) = (DeviceMemory::default(), LivesIndex::default());
     let clock = Clock::new(&empty.trace, TimeAxis::Events);
-    let words = address_time::draw(&address_input(&empty, &none, &clock)).dump();
+    let words = address_time::draw(&address_input(&snapshot, &empty, &none, &clock)).dump();
     assert!(words.contains("This recording names no segments"), "{words}");
 }
 
 #[test]
-fn series_agree_with_the_state_and_are_what_they_were() {
+fn series_are_what_they_were() {
     let mut text = String::new();
     for name in ["fragmentation_oom", "private_pools"] {
         let snapshot = samples::open(&samples::sample(name));
         let memory = &snapshot.devices[snapshot.busiest_device().expect("a device")];
         let progress = Progress::new();
-        let usage = UsageTimeline::of(memory, &progress).expect("nobody cancels");
-        let curves = Fragmentation::of(memory, &snapshot.settings, &progress).expect("nobody cancels");
-        let all = series::all_series(&snapshot, &usage, &curves);
-        let _ = writeln!(text, "{name}: {} markers", series::markers(memory).len());
-        for Series { name, ink, unit, group, curve, .. } in &all {
-            let group = match group {
-                Group::Device => "device",
-                Group::Pool(pool) => pool,
-            };
-            let (at, peak) = curve.peak();
-            let (peak, last) = (series::value_label(*unit, peak), series::value_label(*unit, curve.at(memory.end())));
-            let _ = writeln!(text, "{group}: {name}: at most {peak} after event {}, at last {last}, {ink:?}", at.event_number());
+        let replay = Replay::new(memory);
+        let spans = Spans::of(memory, &progress).expect("nobody cancels");
+        let releases = Releases::of(memory, &replay, &snapshot.settings, &snapshot.stacks, &progress).expect("nobody cancels");
+        let markers = series::markers(&snapshot, memory, &spans, &releases);
+        let _ = writeln!(text, "{name}: {} markers", markers.len());
+        for marker in markers.iter().filter(|marker| marker.kind != MarkerKind::Annotation) {
+            let _ = writeln!(text, "event {}: {}", marker.position.event_number(), marker.name);
         }
-        let device = |wanted: &str| all.iter().find(|s| s.group == Group::Device && s.name == wanted).expect("a series").curve;
-        for pool in ["reserved", "active", "allocated"] {
-            for share in 0..=50u64 {
-                let at = Position((u64::from(memory.end().0) * share / 50) as u32);
-                let pools = all.iter().filter(|s| s.group != Group::Device && s.name == pool);
-                assert_eq!(pools.map(|s| s.curve.at(at)).sum::<u64>(), device(pool).at(at), "{name}: {pool} at {at:?}");
+        for group in Group::all(memory) {
+            let curves = curves_of(&snapshot, memory, group);
+            let cost = SegmentCost::of(memory, group, &progress).expect("nobody cancels");
+            let rates = RateParams { group, by_time: true, bucket: 100_000 };
+            let rates = Rates::of(memory, &rates, &progress).expect("nobody cancels");
+            let data = GroupData {
+                group,
+                usage: &curves.usage,
+                fragmentation: Some(&curves.fragmentation),
+                cost: Some(&cost),
+                rates: Some(&rates),
+            };
+            for Series { name, ink, unit, group, curve, bucket, .. } in &series::all_series(&data) {
+                let group = series::group_name(&snapshot, *group);
+                let (at, peak) = curve.peak();
+                let (peak, last) = (series::value_label(*unit, peak), series::value_label(*unit, curve.at(curve.last())));
+                let place = match bucket {
+                    None => format!("after event {}", at.event_number()),
+                    Some(_) => format!("in bucket {}", at.0),
+                };
+                let _ = writeln!(text, "{group}: {name}: at most {peak} {place}, at last {last}, {ink:?}");
             }
         }
     }
@@ -485,9 +591,9 @@ fn the_plot_tells_exact_values_of_what_is_not_hidden() {
     let progress = Progress::new();
     let usage = UsageTimeline::of(memory, &progress).expect("nobody cancels");
     let curves = Fragmentation::of(memory, &snapshot.settings, &progress).expect("nobody cancels");
-    let all = series::all_series(&snapshot, &usage, &curves);
-    let device: Vec<Series<'_>> = all.into_iter().filter(|series| series.group == Group::Device).collect();
-    let markers = series::markers(memory);
+    let data = GroupData { group: Group::Device, usage: &usage, fragmentation: Some(&curves), cost: None, rates: None };
+    let device: Vec<Series<'_>> = series::all_series(&data);
+    let markers = series::markers(&snapshot, memory, &Spans::default(), &Releases::default());
     let clock = Clock::new(&memory.trace, TimeAxis::Events);
     let hidden = std::collections::BTreeSet::from(["requested"]);
     let view = SeriesView {
@@ -497,6 +603,9 @@ fn the_plot_tells_exact_values_of_what_is_not_hidden() {
         clock: &clock,
         time: 0.0..0.0,
         markers: &markers,
+        level: None,
+        labels: true,
+        pointer: None,
         range: None,
         hidden: &hidden,
         cursor: Some(Position(100)),
@@ -527,7 +636,7 @@ fn the_plot_tells_exact_values_of_what_is_not_hidden() {
     let unit = unit.expect("the pointer is on the plot");
     let position = clock.position(unit);
     assert!((unit - (clock.span().end / 2.0)).abs() < clock.span().end / 100.0, "{unit}");
-    let exact = device[0].label_at(position);
+    let exact = device[0].label_at(&clock, unit);
     assert_eq!(exact, series::value_label(Unit::Bytes, usage.reserved.at(position)));
     assert!(text.iter().any(|(word, _)| word.contains(&exact)), "{exact} is not told: {text:?}");
     let tells = |name: &str| text.iter().any(|(word, _)| word.contains(&format!("\n{name}  ")));

@@ -165,7 +165,13 @@ fn the_raster_equals_a_naive_one() {
         let columns = clock.columns(time.0 * span..time.1 * span, width);
         let view = RasterView { columns, bytes: bytes.0 * peak..bytes.1 * peak, height };
         let colours: Vec<[u8; 3]> = (0..10).map(|i| [25 * i, 255 - 25 * i, 100]).collect();
-        let table = ColourTable { by: ColourBy::Stack, colours: colours.clone(), other: [1, 2, 3], spotlight: None };
+        let table = ColourTable {
+            by: ColourBy::Stack,
+            colours: colours.clone(),
+            other: [1, 2, 3],
+            held: Default::default(),
+            spotlight: None,
+        };
         let raster = drawn.stack().raster(&view, &table, &Progress::new()).expect("not cancelled");
         assert_eq!((raster.width, raster.height, raster.rgba.len()), (width, height, width * height * 4));
         let scale = height as f64 / (view.bytes.end - view.bytes.start);
@@ -213,7 +219,8 @@ fn no_peak_vanishes_however_narrow() {
         let highest = moments.iter().map(|at| drawn.usage.active.at(*at)).max();
         assert_eq!(highest, Some(peak.1), "{width} columns");
         let view = RasterView { columns, bytes: 0.0..peak.1 as f64, height: 100 };
-        let table = ColourTable { by: ColourBy::Stack, colours: Vec::new(), other: [9, 9, 9], spotlight: None };
+        let table =
+            ColourTable { by: ColourBy::Stack, colours: Vec::new(), other: [9, 9, 9], held: Default::default(), spotlight: None };
         let raster = drawn.stack().raster(&view, &table, &Progress::new()).expect("not cancelled");
         assert!(raster.rgba.chunks_exact(4).take(width).any(|pixel| 250 <= pixel[3]), "{width} columns: top row empty");
     }
@@ -248,7 +255,8 @@ fn a_cancelled_raster_stops() {
     let progress = Progress::new();
     progress.cancel();
     let view = RasterView { columns: vec![Position(0); 100], bytes: 0.0..1.0, height: 5 };
-    let table = ColourTable { by: ColourBy::Stack, colours: Vec::new(), other: [0; 3], spotlight: None };
+    let table =
+        ColourTable { by: ColourBy::Stack, colours: Vec::new(), other: [0; 3], held: Default::default(), spotlight: None };
     assert!(drawn.stack().raster(&view, &table, &progress).is_err());
 }
 
@@ -281,6 +289,7 @@ fn usage_input<'a>(drawn: &'a Drawn, clock: &'a Clock) -> UsageInput<'a> {
         selected: &[],
         hovered: None,
         selected_item: None,
+        hovered_span: None,
     }
 }
 

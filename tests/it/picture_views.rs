@@ -242,6 +242,7 @@ fn the_hand_on_addresses_over_time() {
     let index = LivesIndex::new(memory, &Progress::default()).expect("not cancelled");
     let clock = Clock::of(memory, TimeAxis::Events);
     let input = AddressTimeInput {
+        snapshot: &snapshot,
         memory,
         index: &index,
         clock: &clock,
@@ -255,6 +256,7 @@ fn the_hand_on_addresses_over_time() {
         marks: &[],
         selected: &[],
         hovered: None,
+        hovered_span: None,
     };
     let frame = address_time::frame(&input);
     let points =

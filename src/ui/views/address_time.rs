@@ -6,7 +6,8 @@
 
 use crate::base::{Bytes, grouped};
 use crate::chart::address_time::{self as chart, AddressTimeFrame, AddressTimeInput};
-use crate::chart::{Clock, PlacedRaster, RasterSlot};
+use crate::chart::axis::Span;
+use crate::chart::{Clock, PlacedRaster, RasterSlot, spans};
 use crate::model::{DeviceMemory, Item, Position, Snapshot};
 use crate::paint;
 use crate::raster::LivesIndex;
@@ -20,6 +21,7 @@ use crate::ui::widgets::byte_label::byte_label;
 use crate::ui::widgets::canvas::{Canvas, Gesture, canvas, zoomed};
 use crate::ui::widgets::legend;
 use crate::ui::widgets::pictures::{Pictures, density};
+use crate::ui::widgets::span_hand;
 use crate::ui::widgets::text::{moment, no_stack, telling_line};
 use crate::ui::widgets::time_hand::{act_on_time, draw_measure, measure_words};
 use egui::{Align, Layout, RichText, Ui};
@@ -110,6 +112,7 @@ impl AddressTime {
             selected.extend(largest.blocks.iter().copied().map(Item::Allocation));
         }
         let mut input = AddressTimeInput {
+            snapshot: shown.snapshot,
             memory: shown.memory,
             index: shown.index,
             clock: shown.clock,
@@ -123,10 +126,14 @@ impl AddressTime {
             marks: &marks,
             selected: &selected,
             hovered: cx.hovered(),
+            hovered_span: None,
         };
         let rasters = self.rasters(ui, cx, &input);
         input.rasters = &rasters;
-        let (frame, drawing) = (chart::frame(&input), chart::draw(&input));
+        let frame = chart::frame(&input);
+        let span = canvas.pointer.and_then(|at| spans::hit(shown.clock, frame.spans, &frame.time, at[0], at[1]));
+        input.hovered_span = span.map(|span| span.row);
+        let drawing = chart::draw(&input);
         let textures = |slot| self.pictures.texture(slot);
         paint::paint(&ui.painter_at(canvas.rect), canvas.rect.min, &drawing, cx.tokens.palette, &textures);
         let inside = canvas.pointer.filter(|at| frame.plot.contains(at[0], at[1]));
@@ -134,7 +141,10 @@ impl AddressTime {
         if let Some(item) = under {
             cx.session.set_hovered(item);
         }
-        self.act(ui, cx, canvas, &frame, shown, under);
+        self.act(ui, cx, canvas, &frame, shown, (under, span));
+        if let Some(span) = span {
+            canvas.response.clone().on_hover_ui_at_pointer(|ui| span_hand::tooltip(ui, cx, shown.snapshot, span));
+        }
         if let Some(at) = inside {
             let moment = shown.clock.position(frame.time.unit(at[0]));
             let address = shown.index.map.address(frame.rows.unit(at[1]).max(0.0) as u64);
@@ -153,9 +163,20 @@ impl AddressTime {
         })
     }
 
-    fn act(&mut self, ui: &Ui, cx: &Cx<'_>, canvas: &Canvas, frame: &AddressTimeFrame, shown: &Shown<'_>, under: Option<Item>) {
+    fn act(
+        &mut self,
+        ui: &Ui,
+        cx: &Cx<'_>,
+        canvas: &Canvas,
+        frame: &AddressTimeFrame,
+        shown: &Shown<'_>,
+        (under, span): (Option<Item>, Option<&Span>),
+    ) {
         let (rows, all) = (frame.rows.from..frame.rows.to, shown.index.map.rows() as f64);
         for gesture in &canvas.gestures {
+            if span_hand::act(ui, cx, shown.clock, span, gesture) {
+                continue;
+            }
             match *gesture {
                 Gesture::ZoomBytes { at, factor } => {
                     let at = at[1].clamp(frame.plot.y0, frame.plot.y1);

@@ -11,6 +11,7 @@ pub mod marks;
 pub mod segment_map;
 pub mod segments;
 pub mod sizes;
+pub mod spans;
 pub mod usage;
 pub mod usage_header;
 pub mod view;
@@ -29,6 +30,7 @@ pub const VIEWS: &[ViewClass] = &[
     marks::CLASS,
     segments::CLASS,
     sizes::CLASS,
+    spans::CLASS,
     address_time::CLASS,
     details::CLASS,
 ];

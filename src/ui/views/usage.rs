@@ -5,7 +5,8 @@
 
 use crate::analysis::{UsageTimeline, capacity};
 use crate::base::{Bytes, grouped};
-use crate::chart::axis::duration_label;
+use crate::chart::axis::{Span, duration_label};
+use crate::chart::spans;
 use crate::chart::usage::{self as chart, UsageFrame, UsageInput};
 use crate::chart::{Clock, PlacedRaster, RasterSlot};
 use crate::model::{AllocationId, DeviceId, DeviceMemory, Item, Position, Snapshot};
@@ -18,6 +19,7 @@ use crate::ui::views::usage_header::header;
 use crate::ui::views::view::{Cx, View, ViewClass};
 use crate::ui::widgets::canvas::{Canvas, Gesture, canvas, zoomed};
 use crate::ui::widgets::pictures::{Pictures, density};
+use crate::ui::widgets::span_hand;
 use crate::ui::widgets::text::{moment, no_stack, telling_line, time_of_day};
 use crate::ui::widgets::time_hand::{act_on_time, draw_measure, measure_words};
 use egui::Ui;
@@ -123,11 +125,14 @@ impl Usage {
             selected: &selected,
             hovered: hovered.as_ref(),
             selected_item: place.selected(),
+            hovered_span: None,
         };
         let rasters = self.rasters(ui, cx, &input);
         input.rasters = &rasters;
         let began = std::time::Instant::now();
         let frame = chart::frame(&input);
+        let span = canvas.pointer.and_then(|at| spans::hit(shown.clock, frame.spans, &frame.time, at[0], at[1]));
+        input.hovered_span = span.map(|span| span.row);
         let drawing = chart::draw(&input);
         crate::ui::frame_times::note("usage, laying out", began.elapsed());
         paint::paint(&ui.painter_at(canvas.rect), canvas.rect.min, &drawing, cx.tokens.palette, &|slot| {
@@ -137,7 +142,10 @@ impl Usage {
         if let Some(id) = hover.as_ref().and_then(|hover| hover.allocation) {
             cx.session.set_hovered(Item::Allocation(id));
         }
-        act(ui, cx, canvas, &frame, shown, hover.as_ref());
+        act(ui, cx, canvas, &frame, shown, (hover.as_ref(), span));
+        if let Some(span) = span {
+            canvas.response.clone().on_hover_ui_at_pointer(|ui| span_hand::tooltip(ui, cx, shown.snapshot(), span));
+        }
         if let Some(hover) = hover {
             canvas.response.clone().on_hover_ui_at_pointer(|ui| tooltip(ui, cx, shown, &hover));
         }
@@ -183,7 +191,8 @@ fn under_pointer(at: [f32; 2], frame: &UsageFrame, shown: &Shown<'_>, pixels_per
     Some(Hover { position, bytes, allocation })
 }
 
-fn act(ui: &Ui, cx: &Cx<'_>, canvas: &Canvas, frame: &UsageFrame, shown: &Shown<'_>, hover: Option<&Hover>) {
+fn act(ui: &Ui, cx: &Cx<'_>, canvas: &Canvas, frame: &UsageFrame, shown: &Shown<'_>, under: (Option<&Hover>, Option<&Span>)) {
+    let (hover, span) = under;
     let window = cx.session.window(shown.clock);
     let bytes = frame.bytes.from..frame.bytes.to;
     let in_overview = |at: [f32; 2]| frame.overview.contains(at[0], at[1]);
@@ -194,6 +203,9 @@ fn act(ui: &Ui, cx: &Cx<'_>, canvas: &Canvas, frame: &UsageFrame, shown: &Shown<
         Command::SetWindow(middle - half..middle + half)
     };
     for gesture in &canvas.gestures {
+        if span_hand::act(ui, cx, shown.clock, span, gesture) {
+            continue;
+        }
         match *gesture {
             Gesture::Zoom { at, .. } if in_overview(at) => act_on_time(ui, cx, shown.clock, &frame.overview_time, gesture),
             Gesture::ZoomBytes { at, factor } => {

@@ -28,9 +28,17 @@ pub fn legend(ui: &mut Ui, cx: &Cx<'_>) {
     let Answer::Ready(inks) = cx.session.inks() else { return };
     for (meaning, name) in inks.inks.legend(&document.snapshot).into_iter().take(8) {
         swatch(ui, cx.tokens.palette, Ink::Block(meaning));
-        ui.label(egui::RichText::new(name).small().color(cx.tokens.weak));
+        let label = ui.label(egui::RichText::new(name).small().color(cx.tokens.weak));
+        if inks.inks.by() == ColourBy::Held {
+            label.on_hover_text(HELD);
+        }
     }
 }
+
+/// What is meant by memory that is held.
+const HELD: &str = "Free memory a block holds: the free bytes of its segment, shared equally among the blocks in it that \
+                    keep it from going back to the driver. The most at any time of its life counts. Whole free granules of an \
+                    expandable segment could go back all the same.";
 
 fn swatch(ui: &mut Ui, palette: Palette, ink: Ink) {
     let (rect, _) = ui.allocate_exact_size(vec2(2.5 * UNIT, 2.5 * UNIT), Sense::hover());

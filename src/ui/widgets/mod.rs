@@ -7,6 +7,7 @@ pub mod icon;
 pub mod legend;
 pub mod pictures;
 pub mod set_chooser;
+pub mod span_hand;
 pub mod stack_list;
 pub mod table;
 pub mod text;
