@@ -92,7 +92,11 @@ const WINGS: &[(&str, &str, &[&str])] = &[
         "IMPORTERS",
         &["importer", "error", "source", "assembly", "fields", "finish", "records", "version", "words", "foreign"],
     ),
-    ("report", "REPORTS", &["report", "page", "facts", "json", "flame", "flame_png", "flame_svg", "folded", "speedscope"]),
+    (
+        "report",
+        "REPORTS",
+        &["report", "page", "facts", "json", "flame", "flame_png", "flame_svg", "folded", "memory_summary", "speedscope"],
+    ),
     ("ui/views", "VIEWS", &["view", "usage_header"]),
 ];
 

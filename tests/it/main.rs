@@ -7,6 +7,8 @@ mod display;
 mod engine;
 mod flame;
 mod format;
+mod gate;
+mod memory_summary;
 mod naive;
 mod picture;
 mod picture_views;

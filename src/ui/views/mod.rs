@@ -6,6 +6,7 @@ pub mod details;
 pub mod events;
 pub mod flame;
 pub mod live_set;
+pub mod memory_summary;
 pub mod segment_map;
 pub mod segments;
 pub mod sizes;
@@ -25,6 +26,7 @@ pub const VIEWS: &[ViewClass] = &[
     live_set::CLASS,
     segments::CLASS,
     sizes::CLASS,
+    memory_summary::CLASS,
     address_time::CLASS,
     details::CLASS,
 ];
