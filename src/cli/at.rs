@@ -7,7 +7,7 @@ use crate::cli::info::{count, counter_rows, coverage, event};
 use crate::cli::opening::{self, Device};
 use crate::cli::table::{Align, Table};
 use crate::cli::{moment, output};
-use crate::model::{BlockState, Snapshot};
+use crate::model::{BlockState, DeviceMemory, Position, Snapshot};
 use crate::replay::{MemoryState, StateSegment};
 use crate::report::json;
 use anyhow::Context as _;
@@ -62,7 +62,7 @@ fn text(snapshot: &Snapshot, device: &Device<'_>, state: &MemoryState, live: &Li
         "{}: {} {}",
         output::one_line(&snapshot.origin.name),
         device.memory.title(),
-        moment_sentence(device, state)
+        moment_sentence(device.memory, state.position)
     );
     text.push('\n');
     let mut table = Table::new(&[Align::Left, Align::Right]);
@@ -86,9 +86,9 @@ fn text(snapshot: &Snapshot, device: &Device<'_>, state: &MemoryState, live: &Li
     text
 }
 
-fn moment_sentence(device: &Device<'_>, state: &MemoryState) -> String {
-    let memory = device.memory;
-    match state.position.event() {
+/// Which moment of a device is meant: `after event 7 of 0 to 99 (alloc)`.
+pub fn moment_sentence(memory: &DeviceMemory, position: Position) -> String {
+    match position.event() {
         None if memory.trace.is_empty() => "as it was written, without history".to_owned(),
         None => "before the first event".to_owned(),
         Some(at) => {

@@ -20,6 +20,8 @@ pub struct Command {
 pub enum Outcome {
     /// All done: exit code 0.
     Done,
+    /// A gate did not hold, and it was said why: exit code 1.
+    Failed,
     /// Part of it failed, each failure is said on stderr already: exit code 2.
     Incomplete,
 }

@@ -1,13 +1,15 @@
 //! `info`: what is in a file, in figures.
 
-use crate::analysis::{Counters, Peak, Summary};
-use crate::base::{Bytes, grouped};
+use crate::analysis::{Counters, MemorySummary, Moment, Peak, Summary};
+use crate::base::{Bytes, Progress, grouped};
+use crate::cli::at::moment_sentence;
 use crate::cli::command::{Command, Outcome};
 use crate::cli::opening::{self, Device};
-use crate::cli::output;
 use crate::cli::table::{Align, Table};
-use crate::model::{AllocatorSettings, DeviceMemory, Snapshot, Warnings};
+use crate::cli::{moment, output};
+use crate::model::{AllocatorSettings, DeviceId, DeviceMemory, Snapshot, Warnings};
 use crate::report::json::{self, FileInfo};
+use crate::report::memory_summary;
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -20,7 +22,7 @@ pub const COMMAND: Command = Command { name: "info", arguments, run };
 const OOMS_SHOWN: usize = 20;
 
 fn arguments(command: clap::Command) -> clap::Command {
-    command
+    let command = command
         .about("What is in it: per device the counters at start, peaks and end, failures, coverage, warnings")
         .arg(
             Arg::new("files")
@@ -31,6 +33,18 @@ fn arguments(command: clap::Command) -> clap::Command {
                 .help("Snapshots"),
         )
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print a JSON list, one object a file"))
+        .arg(
+            Arg::new("summary")
+                .long("summary")
+                .value_name("WHEN")
+                .num_args(0..=1)
+                .require_equals(true)
+                .value_parser(moment::of_word)
+                .help("PyTorch's memory_summary() at a moment: --summary=peak, or with a flag of those below"),
+        );
+    moment::arguments(command)
+        .mut_group("moment", |group| group.requires("summary"))
+        .mut_arg("device", |device| device.requires("summary").help("Device number; left out: all that were used"))
 }
 
 fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
@@ -39,7 +53,8 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
     let mut infos = Vec::new();
     let mut out = output::answers();
     let mut first = true;
-    for path in matches.get_many::<PathBuf>("files").into_iter().flatten() {
+    let (paths, summary_at) = asked_for(matches)?;
+    for path in paths {
         let snapshot = match opening::open(path) {
             Ok(snapshot) => snapshot,
             Err(error) => {
@@ -49,14 +64,28 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
             }
         };
         let mut summaries = Vec::with_capacity(snapshot.devices.len());
-        for id in snapshot.devices.ids() {
-            summaries.push(Device::prepare(&snapshot, id)?.summary(&snapshot)?);
+        let mut tables = Vec::new();
+        if let Some(moment) = summary_at {
+            match memory_summaries(&snapshot, moment, moment::device_of(matches)) {
+                Ok(found) => tables = found,
+                Err(error) => {
+                    output::complain(&error);
+                    outcome = Outcome::Incomplete;
+                    continue;
+                }
+            }
+        }
+        if as_json || summary_at.is_none() {
+            for id in snapshot.devices.ids() {
+                summaries.push(Device::prepare(&snapshot, id)?.summary(&snapshot)?);
+            }
         }
         if as_json {
-            infos.push(FileInfo::of(&snapshot, &summaries));
+            infos.push(FileInfo::of(&snapshot, &summaries).with_memory_summaries(&tables));
         } else {
             let gap = if first { "" } else { "\n" };
-            write!(out, "{gap}{}", text(&snapshot, &summaries))?;
+            let told = if summary_at.is_some() { summary_text(&snapshot, &tables) } else { text(&snapshot, &summaries) };
+            write!(out, "{gap}{told}")?;
             out.flush()?;
         }
         first = false;
@@ -66,6 +95,71 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
     }
     out.flush()?;
     Ok(outcome)
+}
+
+/// The files, and the moment of `--summary` where it was asked for. Its word may stand behind a blank too: then it reads
+/// like a file, which it is only where there is one of that name.
+fn asked_for(matches: &ArgMatches) -> anyhow::Result<(Vec<&PathBuf>, Option<Moment>)> {
+    let mut paths: Vec<&PathBuf> = matches.get_many::<PathBuf>("files").into_iter().flatten().collect();
+    if !matches.contains_id("summary") {
+        return Ok((paths, None));
+    }
+    let mut words: Vec<Moment> = matches.get_one::<Moment>("summary").copied().into_iter().collect();
+    paths.retain(|path| match path.to_str().map(moment::of_word) {
+        Some(Ok(word)) if !path.exists() => {
+            words.push(word);
+            false
+        }
+        _ => true,
+    });
+    let by_flag = moment::of(matches);
+    if by_flag != Moment::Telling {
+        words.push(by_flag);
+    }
+    anyhow::ensure!(!paths.is_empty(), "no file was named, only a moment");
+    anyhow::ensure!(words.len() < 2, "more than one moment was named: `--summary` shows one");
+    Ok((paths, Some(words.first().copied().unwrap_or_default())))
+}
+
+/// PyTorch's counters of the GPUs that were used, or of the one that was named.
+fn memory_summaries(snapshot: &Snapshot, moment: Moment, ordinal: Option<i32>) -> anyhow::Result<Vec<MemorySummary>> {
+    let mut found = Vec::new();
+    let ids: Vec<DeviceId> = match ordinal {
+        Some(_) => vec![Device::pick(snapshot, ordinal)?.id],
+        None => snapshot.devices.iter().filter(|(_, memory)| memory.is_used() && 0 <= memory.ordinal).map(|(id, _)| id).collect(),
+    };
+    for id in ids {
+        let device = Device::prepare(snapshot, id)?;
+        anyhow::ensure!(
+            0 <= device.memory.ordinal,
+            "PyTorch's memory_summary() does not count pinned host memory: name a GPU with --device"
+        );
+        let position = moment
+            .position(device.memory, &device.timeline)
+            .map_err(|error| anyhow::anyhow!("{error} ({})", snapshot.origin.name))?;
+        found.push(MemorySummary::of(snapshot, device.memory, &device.replay, position, &Progress::new())?);
+    }
+    Ok(found)
+}
+
+/// PyTorch's tables of one file.
+fn summary_text(snapshot: &Snapshot, summaries: &[MemorySummary]) -> String {
+    let name = output::one_line(&snapshot.origin.name);
+    if summaries.is_empty() {
+        return format!("{name}: no GPU was used, so there is nothing to sum up\n");
+    }
+    let mut text = String::new();
+    for summary in summaries {
+        let memory = snapshot.device_of_ordinal(summary.device).map(|id| &snapshot.devices[id]);
+        let moment = memory.map_or_else(String::new, |memory| moment_sentence(memory, summary.position));
+        let gap = if text.is_empty() { "" } else { "\n" };
+        let _ = writeln!(text, "{gap}{name}: device {} {moment}", summary.device);
+        text.push_str(&memory_summary::text(summary));
+        for note in memory_summary::notes(summary) {
+            let _ = writeln!(text, "{note}");
+        }
+    }
+    text
 }
 
 /// One file for people. Writing into a text cannot fail, so results of `write!` are dropped here.

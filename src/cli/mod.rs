@@ -5,6 +5,7 @@
 //! or a file that cannot be read. All but `open` work without a display.
 
 pub mod at;
+pub mod check;
 pub mod command;
 pub mod flame;
 pub mod info;
@@ -23,7 +24,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// All subcommands, in the order of the help.
-pub const COMMANDS: &[Command] = &[open::COMMAND, info::COMMAND, at::COMMAND, flame::COMMAND, report::COMMAND];
+pub const COMMANDS: &[Command] = &[open::COMMAND, info::COMMAND, at::COMMAND, flame::COMMAND, report::COMMAND, check::COMMAND];
 
 const ABOUT: &str = "Shows where GPU memory goes: opens PyTorch allocator snapshots and replays every segment and block.";
 const USAGE_HINT: &str = "Without a subcommand the files are opened in the window, as with `open`.";
@@ -43,6 +44,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else { return ExitCode::from(2) };
     match (command.run)(arguments) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Failed) => ExitCode::from(1),
         Ok(Outcome::Incomplete) => ExitCode::from(2),
         // Who pipes into `head` has read enough.
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,

@@ -70,7 +70,60 @@ pub fn of(matches: &ArgMatches) -> Moment {
     }
 }
 
+/// The moment that a word names: the flags without their dashes, `event:7`, `time-us:T`, `oom:2`. The error is a sentence.
+pub fn of_word(word: &str) -> Result<Moment, String> {
+    let unknown = || format!("\"{word}\" names no moment: say event:N, time-us:T, peak, peak-reserved, oom, oom:K, start or end");
+    let (name, number) = match word.split_once(':') {
+        Some((name, number)) => (name, Some(number.trim().parse::<i64>().map_err(|_| unknown())?)),
+        None => (word, None),
+    };
+    match (name.trim(), number) {
+        ("event", Some(event)) => Ok(Moment::Event(event)),
+        ("time-us", Some(time_us)) => Ok(Moment::TimeUs(time_us)),
+        ("peak", None) => Ok(Moment::Peak),
+        ("peak-reserved", None) => Ok(Moment::PeakReserved),
+        ("oom", None) => Ok(Moment::Oom(None)),
+        ("oom", Some(number)) => {
+            let number = u32::try_from(number).ok().filter(|number| 0 < *number).ok_or_else(unknown)?;
+            Ok(Moment::Oom(Some(number)))
+        }
+        ("start", None) => Ok(Moment::Start),
+        ("end", None) => Ok(Moment::End),
+        _ => Err(unknown()),
+    }
+}
+
 /// The device the flag names.
 pub fn device_of(matches: &ArgMatches) -> Option<i32> {
     matches.get_one::<i32>("device").copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_name_the_moments_of_the_flags() {
+        for (word, moment) in [
+            ("peak", Some(Moment::Peak)),
+            ("peak-reserved", Some(Moment::PeakReserved)),
+            ("oom", Some(Moment::Oom(None))),
+            ("oom:2", Some(Moment::Oom(Some(2)))),
+            ("event:-1", Some(Moment::Event(-1))),
+            ("event: 7", Some(Moment::Event(7))),
+            ("time-us:1700000000000000", Some(Moment::TimeUs(1_700_000_000_000_000))),
+            ("start", Some(Moment::Start)),
+            ("end", Some(Moment::End)),
+            ("", None),
+            ("oom:0", None),
+            ("oom:-1", None),
+            ("event", None),
+            ("event:", None),
+            ("peak:3", None),
+            ("noon", None),
+            ("event:99999999999999999999", None),
+        ] {
+            assert_eq!(of_word(word).ok(), moment, "{word}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! All sizes are integers in bytes, all times integers in Unix µs, all event numbers 0-based per device;
 //! the state at event i is the state after it, and −1 is the state before the first event.
 
-use crate::analysis::{Counters, LiveByStack, OomEvent, Peak, Summary};
+use crate::analysis::{Counters, LiveByStack, MemorySummary, OomEvent, Peak, Summary};
 use crate::model::{BlockState, DeviceId, DeviceMemory, Pools, Position, Snapshot, StackId, StackTable, Streams, Warnings};
 use crate::replay::{MemoryState, PoolState};
 use rustc_hash::FxHashMap;
@@ -56,6 +56,62 @@ impl FileInfo {
                 .collect(),
         }
     }
+}
+
+impl FileInfo {
+    /// Adds PyTorch's counters to the devices that `summaries` are of: `memory_stats()` as `summary`, flat, by PyTorch's
+    /// names; what the recording cannot tell is null.
+    #[must_use]
+    pub fn with_memory_summaries(mut self, summaries: &[MemorySummary]) -> FileInfo {
+        for summary in summaries {
+            for device in self.devices.iter_mut().filter(|device| device.device == summary.device) {
+                device.memory_summary = Some(MemorySummaryInfo {
+                    summary: summary.stats(),
+                    summary_event: summary.position.event_number(),
+                    summary_notes: crate::report::memory_summary::notes(summary),
+                });
+            }
+        }
+        self
+    }
+}
+
+/// Writes the list of `check --json` and a line end.
+pub fn write_checks(checks: &[CheckInfo], out: &mut dyn Write) -> io::Result<()> {
+    write(&checks, out)
+}
+
+/// A size or a share.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(untagged)]
+pub enum CheckNumber {
+    /// In bytes.
+    Bytes(u64),
+    /// In percent.
+    Percent(f64),
+}
+
+/// One limit in the list that `check --json` prints.
+#[derive(Debug, Serialize)]
+pub struct CheckInfo {
+    /// The file, as given.
+    pub file: String,
+    /// The device's number.
+    pub device: i32,
+    /// The limit's name: `max-peak`.
+    pub limit: &'static str,
+    /// Bytes, or percent for `max-fragmentation`.
+    pub bound: CheckNumber,
+    /// What was found, in the same unit.
+    pub value: CheckNumber,
+    /// Whether the limit is kept.
+    pub holds: bool,
+    /// The event after which it was found; −1: before the first.
+    pub event: i64,
+    /// The frames that hold most there, innermost first.
+    pub stack: Vec<String>,
+    /// All that in words.
+    pub sentence: String,
 }
 
 /// Writes the list of `info --json` and a line end.
@@ -192,6 +248,16 @@ struct DeviceInfo {
     peak_requested: PeakInfo,
     ooms: Vec<OomInfo>,
     coverage: Vec<CoverageInfo>,
+    #[serde(flatten)]
+    memory_summary: Option<MemorySummaryInfo>,
+}
+
+#[derive(Debug, Serialize)]
+struct MemorySummaryInfo {
+    #[serde(serialize_with = "as_map")]
+    summary: Vec<(String, Option<i128>)>,
+    summary_event: i64,
+    summary_notes: Vec<&'static str>,
 }
 
 impl DeviceInfo {
@@ -218,6 +284,7 @@ impl DeviceInfo {
                 .iter()
                 .map(|gap| CoverageInfo { missing: gap.missing.name(), why: gap.why.clone(), sentence: gap.sentence.clone() })
                 .collect(),
+            memory_summary: None,
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod flame_png;
 pub mod flame_svg;
 pub mod folded;
 pub mod json;
+pub mod memory_summary;
 pub mod page;
 pub mod png;
 #[expect(clippy::module_inception, reason = "every wing names its contract's file after itself")]

@@ -96,7 +96,19 @@ const WINGS: &[(&str, &str, &[&str])] = &[
     (
         "report",
         "REPORTS",
-        &["report", "block_csv", "page", "facts", "json", "flame", "flame_png", "flame_svg", "folded", "speedscope"],
+        &[
+            "report",
+            "block_csv",
+            "page",
+            "facts",
+            "json",
+            "flame",
+            "flame_png",
+            "flame_svg",
+            "folded",
+            "memory_summary",
+            "speedscope",
+        ],
     ),
     ("ui/views", "VIEWS", &["view", "usage_header"]),
 ];

@@ -9,6 +9,8 @@ mod engine;
 mod find;
 mod flame;
 mod format;
+mod gate;
+mod memory_summary;
 mod moments;
 mod naive;
 mod picture;

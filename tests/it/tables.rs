@@ -64,6 +64,7 @@ fn the_views_behind_the_event_list_open_on_every_sample() {
                 ("Live set", "live set", false),
                 ("Allocations", "allocations", true),
                 ("Segments", "segments", false),
+                ("Memory summary", "memory summary", false),
                 ("Sizes", "histogram of sizes", false),
             ] {
                 open_tab(&mut window, title);
@@ -297,4 +298,38 @@ fn churn_and_growth_are_selected_by_hand() {
     assert!(
         window.query_by_role_and_label(egui::accesskit::Role::ListBox, "churn").is_none() || rows(&window, "churn").len() <= 2
     );
+}
+
+#[test]
+fn the_memory_summary_is_read_and_copied_by_hand() {
+    for (name, at_end, parts) in [
+        ("training", true, &["CUDA OOMs 0, cudaMalloc retries 0"][..]),
+        ("fragmentation_oom", true, &["CUDA OOMs 1, cudaMalloc retries 5"]),
+        ("late_start", true, &["* Peaks, totals and counts are those in the recording"]),
+        ("segments_only", false, &["CUDA OOMs –", "* Peaks, totals and counts are not known"]),
+    ] {
+        let mut window = with_sample(name);
+        open_tab(&mut window, "Memory summary");
+        if at_end {
+            let end = window.state().session.front().expect("open").2.end();
+            window.state().session.send(Command::MoveCursor(end));
+            rest(&mut window);
+        }
+        let at = place(&window.state().session).cursor;
+        let state = answered::<StateAt>(&mut window.state_mut().session, at);
+        let shown = rows(&window, "memory summary");
+        let first = format!("allocated_bytes.all, {}", fragscope::base::Bytes(state.totals.allocated));
+        assert_eq!(shown.first().map(|(name, _)| name.as_str()), Some(first.as_str()), "{name}");
+        let said = named(&window, "Device 0 at ");
+        for part in parts {
+            assert!(said.iter().any(|(text, _)| text.contains(part)), "{name}: {part} is not in {said:?}");
+        }
+        click(&mut window, "Copy as text");
+        window.hover_at(shown[0].1);
+        window.run_steps(30);
+        window.render().expect("painted");
+        window.state().session.send(Command::MoveCursor(Position::START));
+        rest(&mut window);
+        assert!(!rows(&window, "memory summary").is_empty(), "{name}");
+    }
 }

@@ -8,6 +8,7 @@ pub mod events;
 pub mod flame;
 pub mod live_set;
 pub mod marks;
+pub mod memory_summary;
 pub mod segment_map;
 pub mod segments;
 pub mod sizes;
@@ -31,6 +32,7 @@ pub const VIEWS: &[ViewClass] = &[
     segments::CLASS,
     sizes::CLASS,
     spans::CLASS,
+    memory_summary::CLASS,
     address_time::CLASS,
     details::CLASS,
 ];
