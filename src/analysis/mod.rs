@@ -5,6 +5,7 @@
 
 pub mod capacity;
 pub mod curve;
+pub mod diagnosis;
 pub mod flame;
 pub mod flame_search;
 pub mod fragmentation;
