@@ -13,4 +13,5 @@ mod picture_views;
 mod samples;
 mod tables;
 mod truth;
+mod why;
 mod window;

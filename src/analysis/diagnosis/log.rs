@@ -6,6 +6,7 @@ use crate::analysis::diagnosis::message::OomMessage;
 use crate::analysis::diagnosis::rule::{Certainty, Finding, Rule, Severity};
 use crate::analysis::diagnosis::verdict::Verdict;
 use crate::base::{Bytes, Cancelled, Progress};
+use crate::model::PoolId;
 
 /// The rule's entry in the register.
 pub const RULE: Rule = Rule { name: "log", look };
@@ -22,8 +23,19 @@ fn look(facts: &Facts<'_>, _verdict: Verdict, progress: &Progress) -> Result<Vec
             differ.push(format!("{what}: the message says {}, the snapshot {}", Bytes(says), Bytes(is)));
         }
     };
-    compare("allocated", message.allocated, totals.allocated);
-    compare("reserved but unallocated", message.unallocated, totals.reserved.saturating_sub(totals.allocated));
+    // Since 2.1 the message counts the free blocks of private pools as allocated, if there are any.
+    let private = facts
+        .state
+        .pools
+        .iter()
+        .filter(|pool| pool.pool != PoolId::DEFAULT)
+        .fold(0u64, |sum, pool| sum.saturating_add(pool.free));
+    let private = if message.in_private_pools.is_some() { private } else { 0 };
+    let allocated = totals.allocated.saturating_add(private);
+    let unallocated = totals.reserved.saturating_sub(allocated);
+    compare("allocated", message.allocated, allocated);
+    compare("free in private pools", message.in_private_pools, private);
+    compare("reserved but unallocated", message.unallocated, unallocated);
     compare("reserved", message.reserved, totals.reserved);
     compare("left on the device", message.free, request.device_free);
     let mut found = Vec::new();
@@ -31,10 +43,15 @@ fn look(facts: &Facts<'_>, _verdict: Verdict, progress: &Progress) -> Result<Vec
         let sentence = format!(
             "PyTorch's message and the snapshot agree: {} wanted, {} allocated, {} reserved but unallocated, {} left on the device.",
             Bytes(request.tried),
-            Bytes(totals.allocated),
-            Bytes(totals.reserved.saturating_sub(totals.allocated)),
+            Bytes(allocated),
+            Bytes(unallocated),
             Bytes(request.device_free)
         );
+        let sentence = if private == 0 {
+            sentence
+        } else {
+            format!("{sentence} (Its allocated includes {} that are free in private pools.)", Bytes(private))
+        };
         found.push(Finding::new(Severity::Note, sentence, 0));
     } else {
         let sentence = format!(

@@ -25,6 +25,8 @@ pub struct OomMessage {
     pub allowed: Option<u64>,
     /// Blocks in use.
     pub allocated: Option<u64>,
+    /// Free blocks of private pools, which the message counts as allocated.
+    pub in_private_pools: Option<u64>,
     /// Reserved and not in use.
     pub unallocated: Option<u64>,
     /// Reserved in all, in the words of older releases.
@@ -64,6 +66,7 @@ impl OomMessage {
         message.process = size_after(text, "this process has ");
         message.allowed = size_before(text, " allowed;");
         message.allocated = size_before(text, " is allocated by PyTorch").or_else(|| size_before(text, " already allocated"));
+        message.in_private_pools = size_before(text, " allocated in private pools");
         message.unallocated = size_before(text, " is reserved by PyTorch but unallocated");
         message.reserved = size_before(text, " reserved in total by PyTorch").or_else(|| size_before(text, " cached"));
         for (at, phrase) in text.match_indices("Process ") {
@@ -162,6 +165,7 @@ mod tests {
                     free: Some(0),
                     allowed: Some(gib(760)),
                     allocated: Some(gib(684)),
+                    in_private_pools: Some(GIB),
                     unallocated: Some(0),
                     ..OomMessage::default()
                 }],

@@ -13,6 +13,7 @@ mod verdict;
 mod coverage;
 mod fragmentation;
 mod growth;
+mod limit;
 mod live;
 mod log;
 mod message;
@@ -40,6 +41,7 @@ use std::sync::Arc;
 
 /// All rules, in the order in which equal findings are listed.
 pub const RULES: &[Rule] = &[
+    limit::RULE,
     live::RULE,
     fragmentation::RULE,
     pinned::RULE,

@@ -10,6 +10,8 @@ use crate::model::{BlockState, Item, Position};
 /// The rule's entry in the register.
 pub const RULE: Rule = Rule { name: "rise", look };
 
+/// Shorter traces make no pattern, in events.
+const ENOUGH: u32 = 200;
 /// The share of the trace before the moment in which the low is looked for.
 const BEFORE: u32 = 5;
 
@@ -17,7 +19,7 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
     progress.check()?;
     let at = facts.state.position;
     let from = Position(at.0 - at.0 / BEFORE);
-    if from == at {
+    if at.0 < ENOUGH {
         return Ok(Vec::new());
     }
     let low = facts.timeline.allocated.min_in(from, at);

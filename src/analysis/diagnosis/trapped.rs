@@ -12,8 +12,8 @@ pub const RULE: Rule = Rule { name: "trapped", look };
 fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<Finding>, Cancelled> {
     progress.check()?;
     let mut found = Vec::new();
-    // A twentieth of what is reserved is worth a line, or whatever decides.
-    let worth = |bytes: u64| 0 < bytes && (verdict == Verdict::Trapped || facts.state.totals.reserved / 20 <= bytes);
+    // A twentieth of what is reserved is worth a line.
+    let worth = |bytes: u64| 0 < bytes && facts.state.totals.reserved / 20 <= bytes;
     let severity = if verdict == Verdict::Trapped { Severity::Cause } else { Severity::Note };
     for (wall, sums) in &facts.walled {
         if !worth(sums.bytes) {

@@ -121,10 +121,16 @@ impl Verdict {
                 Bytes(account.free_trapped),
                 Bytes(account.pending_free),
             ),
-            Verdict::Live => format!(
-                "Live memory fills the device: {wanted} were wanted, {} are free in gaps of all kinds, {left}. {live}",
-                Bytes(account.free().saturating_add(account.pending_free)),
-            ),
+            Verdict::Live => {
+                let free = Bytes(account.free().saturating_add(account.pending_free));
+                // A request for more than all that is not live fails on a nearly empty device too.
+                let what = if account.live() < account.within() / 2 {
+                    "There is not enough memory for this request, however it lies"
+                } else {
+                    "Live memory fills the device"
+                };
+                format!("{what}: {wanted} were wanted, {free} are free in gaps of all kinds, {left}. {live}")
+            }
             Verdict::Unknown => format!(
                 "{wanted} could not be had with {} left on the device, but the file does not hold the state at that event, so the cause cannot be told.",
                 Bytes(request.device_free),
