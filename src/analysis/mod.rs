@@ -7,6 +7,7 @@ pub mod block_table;
 pub mod capacity;
 pub mod categories;
 pub mod curve;
+pub mod diagnosis;
 pub mod find;
 mod find_match;
 pub mod find_words;

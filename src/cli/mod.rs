@@ -16,6 +16,7 @@ pub mod output;
 pub mod picture;
 pub mod report;
 pub mod table;
+pub mod why;
 
 pub use command::{Command, Outcome};
 
@@ -24,7 +25,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// All subcommands, in the order of the help.
-pub const COMMANDS: &[Command] = &[open::COMMAND, info::COMMAND, at::COMMAND, flame::COMMAND, report::COMMAND, check::COMMAND];
+pub const COMMANDS: &[Command] =
+    &[open::COMMAND, info::COMMAND, at::COMMAND, why::COMMAND, flame::COMMAND, report::COMMAND, check::COMMAND];
 
 const ABOUT: &str = "Shows where GPU memory goes: opens PyTorch allocator snapshots and replays every segment and block.";
 const USAGE_HINT: &str = "Without a subcommand the files are opened in the window, as with `open`.";

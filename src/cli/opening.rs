@@ -1,6 +1,6 @@
 //! Opening a file and picking its device, with progress on a terminal.
 
-use crate::analysis::{Summary, UsageTimeline};
+use crate::analysis::{Asked, Query, Summary, UsageTimeline};
 use crate::base::{Cancelled, Progress};
 use crate::cli::output;
 use crate::model::{DeviceId, DeviceMemory, Snapshot};
@@ -66,6 +66,11 @@ impl<'a> Device<'a> {
         }
         Device::prepare(snapshot, id)
     }
+}
+
+/// Asks a question, with a progress line where it takes long.
+pub fn answer<Q: Query>(asked: &Asked<'_>, params: &Q::Params) -> Result<Q::Answer, Cancelled> {
+    watched(|progress| Q::answer(asked, params, progress))
 }
 
 /// Runs work with a progress line on standard error, where that is a terminal.

@@ -16,6 +16,7 @@ pub mod png;
 #[expect(clippy::module_inception, reason = "every wing names its contract's file after itself")]
 pub mod report;
 pub mod speedscope;
+pub mod why_json;
 
 pub use flame::{FlameReport, FlameSubject};
 pub use page::render_report;

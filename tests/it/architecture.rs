@@ -42,8 +42,11 @@ const HOMES: &[(&str, &[&str])] = &[
     ("zip", &["format/source.rs", "format/mod.rs"]),
     ("zstd", &["format/source.rs"]),
     // The arrangement of tiles is a value of egui_tiles, which only the window knows.
-    ("serde", &["format/", "report/json.rs", "report/speedscope.rs", "session/persist.rs", "ui/tiles.rs"]),
-    ("serde_json", &["format/", "report/json.rs", "report/speedscope.rs", "session/persist.rs", "ui/tiles.rs"]),
+    ("serde", &["format/", "report/json.rs", "report/speedscope.rs", "report/why_json.rs", "session/persist.rs", "ui/tiles.rs"]),
+    (
+        "serde_json",
+        &["format/", "report/json.rs", "report/speedscope.rs", "report/why_json.rs", "session/persist.rs", "ui/tiles.rs"],
+    ),
     ("regex", &["analysis/categories.rs"]),
     ("rayon", &["format/", "replay/", "analysis/", "raster/"]),
     ("hashbrown", &["*"]),

@@ -20,4 +20,5 @@ mod sets;
 mod span_views;
 mod tables;
 mod truth;
+mod why;
 mod window;

@@ -1,0 +1,335 @@
+//! What all rules look at, counted once: the state, the request, the gaps, the account.
+//!
+//! Always: what a request could have used is decided by the allocator's own rules (`get_free_block`): one pool, one
+//! half, one stream, and the limits of `max_split_size_mb`.
+
+use crate::analysis::diagnosis::account::Accounting;
+use crate::analysis::diagnosis::{DiagnosisParams, OomMessage};
+use crate::analysis::query::Asked;
+use crate::analysis::timeline::UsageTimeline;
+use crate::base::Bytes;
+use crate::base::id::Id as _;
+use crate::model::{
+    Action, AllocatorSettings, BlockState, DeviceMemory, EventIdx, PoolId, Position, SizeClass, Snapshot, StackId, StreamId,
+};
+use crate::replay::{MemoryState, Replay, StateBlock, StateSegment};
+
+/// The card, as far as somebody knows it; a snapshot does not hold its size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Card {
+    /// All its memory, in bytes.
+    pub total: Option<u64>,
+    /// The memory fraction that was set, in parts per million of the total.
+    pub fraction_ppm: Option<u32>,
+}
+
+/// An allocation that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The event.
+    pub event: EventIdx,
+    /// Bytes wanted, as the event says (PyTorch has rounded them).
+    pub requested: u64,
+    /// What PyTorch's message names as wanted: the segment that such a request takes.
+    pub tried: u64,
+    /// What the driver was asked for: the segment's size; with expandable segments the granules still to map.
+    pub needed: u64,
+    /// What the driver had left, as the event says.
+    pub device_free: u64,
+    /// The pool it was for; the default one where the event does not say.
+    pub pool: PoolId,
+    /// Whether the event names its pool (PyTorch 2.12 and later).
+    pub pool_stated: bool,
+    /// Its half.
+    pub class: SizeClass,
+    /// Its stream.
+    pub stream: StreamId,
+    /// Where it was asked for.
+    pub stack: StackId,
+}
+
+/// Some gaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GapSums {
+    /// How many.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The largest, in bytes.
+    pub largest: u64,
+}
+
+impl Request {
+    /// What was wanted, as PyTorch's message has it, with the request behind it where that is less.
+    pub fn words(&self) -> String {
+        let (tried, requested) = (Bytes(self.tried).to_string(), Bytes(self.requested).to_string());
+        if tried == requested { tried } else { format!("{tried} (for a request of {requested})") }
+    }
+}
+
+impl GapSums {
+    fn add(&mut self, bytes: u64) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.largest = self.largest.max(bytes);
+    }
+}
+
+/// Why a gap cannot serve the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Wall {
+    /// It belongs to another stream.
+    Stream,
+    /// It belongs to a private pool, or the request does.
+    Pool,
+    /// It lies in the other half of the pool.
+    Half,
+    /// A setting keeps it for other sizes.
+    Setting,
+}
+
+/// All that rules look at.
+pub struct Facts<'a> {
+    /// The snapshot.
+    pub snapshot: &'a Snapshot,
+    /// The device.
+    pub memory: &'a DeviceMemory,
+    /// Its states.
+    pub replay: &'a Replay,
+    /// Its counters over time.
+    pub timeline: &'a UsageTimeline,
+    /// The card.
+    pub card: Card,
+    /// What PyTorch's own message says of this failure.
+    pub message: Option<&'a OomMessage>,
+    /// The state at the moment.
+    pub state: MemoryState,
+    /// What failed; none where nothing did.
+    pub request: Option<Request>,
+    /// All gaps.
+    pub gaps: GapSums,
+    /// The gaps that are the request's own and that no setting keeps from it.
+    pub own: GapSums,
+    /// The gaps behind each wall.
+    pub walled: Vec<(Wall, GapSums)>,
+    /// Where every byte is.
+    pub accounting: Accounting,
+}
+
+impl<'a> Facts<'a> {
+    /// Gathers the facts of one moment; `oom` is the failure that led to it.
+    pub fn at(
+        asked: &Asked<'a>,
+        timeline: &'a UsageTimeline,
+        params: &'a DiagnosisParams,
+        at: Position,
+        oom: Option<EventIdx>,
+    ) -> Facts<'a> {
+        let (snapshot, memory, replay) = (asked.subject.snapshot, asked.memory(), asked.replay());
+        let state = replay.state_at(memory, at);
+        let request = oom.map(|event| request_of(event, memory, &state, &snapshot.settings));
+        let message = request.as_ref().and_then(|request| message_of(request, memory, &params.messages));
+        // Any message names the card; the one of this failure is the one to trust.
+        let total = params.card.total.or_else(|| message.or(params.messages.last())?.total);
+        let mut facts = Facts {
+            snapshot,
+            memory,
+            replay,
+            timeline,
+            card: Card { total, ..params.card },
+            message,
+            state,
+            request,
+            gaps: GapSums::default(),
+            own: GapSums::default(),
+            walled: [Wall::Stream, Wall::Pool, Wall::Half, Wall::Setting].map(|wall| (wall, GapSums::default())).to_vec(),
+            accounting: Accounting::default(),
+        };
+        facts.account();
+        facts
+    }
+    /// The settings the file states.
+    pub fn settings(&self) -> &'a AllocatorSettings {
+        &self.snapshot.settings
+    }
+    /// What keeps a gap from the request; none where it is the request's own. Where nothing failed, private pools are
+    /// walled off from everybody else.
+    pub fn wall(&self, segment: &StateSegment, gap: &StateBlock) -> Option<Wall> {
+        let Some(request) = &self.request else {
+            return (segment.pool != PoolId::DEFAULT).then_some(Wall::Pool);
+        };
+        if segment.pool != request.pool {
+            Some(Wall::Pool)
+        } else if segment.stream != request.stream {
+            Some(Wall::Stream)
+        } else if segment.class != request.class {
+            Some(Wall::Half)
+        } else {
+            kept_by_setting(self.settings(), request.requested, segment, gap).then_some(Wall::Setting)
+        }
+    }
+    /// Whether a segment is of the request's pool, half and stream; where nothing failed, of the default pool.
+    pub fn is_own(&self, segment: &StateSegment) -> bool {
+        !segment.inferred
+            && match &self.request {
+                Some(request) => (segment.pool, segment.class, segment.stream) == (request.pool, request.class, request.stream),
+                None => segment.pool == PoolId::DEFAULT,
+            }
+    }
+    /// The segments the file names, each with its blocks and gaps.
+    pub fn segments(&self) -> impl Iterator<Item = (&StateSegment, &[StateBlock])> {
+        self.state.segments.iter().filter(|segment| !segment.inferred).map(|segment| (segment, self.state.blocks_of(segment)))
+    }
+    /// The stack of a block; [`StackId::EMPTY`] where none was kept.
+    pub fn stack_of(&self, block: &StateBlock) -> StackId {
+        let stack = block.allocation.map_or(StackId::EMPTY, |id| self.memory.allocations.stacks()[id.row()]);
+        if self.snapshot.stacks.frames(stack).is_empty() { StackId::EMPTY } else { stack }
+    }
+    /// How a stack is called in a sentence: `forward  mlp.py:41`.
+    pub fn name_of(&self, stack: StackId) -> String {
+        match crate::analysis::framework::telling_frame(&self.snapshot.stacks, stack) {
+            Some((frame, _)) => {
+                let stacks = &self.snapshot.stacks;
+                let file = stacks.file(frame);
+                let file = file.rsplit(['/', '\\']).next().unwrap_or(file);
+                match (file.is_empty() || file == "??", stacks.frame(frame).line) {
+                    (true, _) => stacks.function(frame).to_owned(),
+                    (false, line) if 0 < line => format!("{} ({file}:{line})", stacks.function(frame)),
+                    (false, _) => format!("{} ({file})", stacks.function(frame)),
+                }
+            }
+            None => "blocks without a stack".to_owned(),
+        }
+    }
+    /// A share of all that the device could give, in percent.
+    pub fn percent(&self, bytes: u64) -> f64 {
+        let within = self.accounting.within();
+        if within == 0 { 0.0 } else { bytes as f64 * 100.0 / within as f64 }
+    }
+
+    fn account(&mut self) {
+        let mut account = Accounting::default();
+        let totals = self.state.totals;
+        let live = self.state.blocks.iter().filter(|block| block.state == BlockState::ActiveAllocated);
+        account.live_requested = live.fold(0u64, |sum, block| sum.saturating_add(block.requested)).min(totals.allocated);
+        account.rounding = totals.allocated - account.live_requested;
+        account.pending_free = totals.pending_free();
+        let (mut gaps, mut own, mut walled) = (GapSums::default(), GapSums::default(), self.walled.clone());
+        for (segment, blocks) in self.segments() {
+            for gap in blocks.iter().filter(|block| block.allocation.is_none()) {
+                gaps.add(gap.size);
+                match self.wall(segment, gap) {
+                    Some(wall) => {
+                        account.free_trapped = account.free_trapped.saturating_add(gap.size);
+                        for (_, sums) in walled.iter_mut().filter(|(other, _)| *other == wall) {
+                            sums.add(gap.size);
+                        }
+                    }
+                    None => {
+                        own.add(gap.size);
+                        let fits = self.request.is_none_or(|request| request.requested <= gap.size);
+                        let part = if fits { &mut account.free_usable } else { &mut account.free_too_small };
+                        *part = part.saturating_add(gap.size);
+                    }
+                }
+            }
+        }
+        account.device_free = self.request.map(|request| request.device_free);
+        account.capacity = self.card.total;
+        account.outside = match (self.card.total, account.device_free) {
+            (Some(total), Some(device_free)) => Some(total.saturating_sub(account.held().saturating_add(device_free))),
+            // Without a failure nothing tells what the driver had left and what others held: it is one sum.
+            _ => None,
+        };
+        (self.gaps, self.own, self.walled, self.accounting) = (gaps, own, walled, account);
+    }
+}
+
+/// The message of a failure: the last one that wants as much, on this device where it says so.
+fn message_of<'a>(request: &Request, memory: &DeviceMemory, messages: &'a [OomMessage]) -> Option<&'a OomMessage> {
+    let wanted = Bytes(request.tried).to_string();
+    let same = |message: &&OomMessage| Bytes(message.requested).to_string() == wanted;
+    let here = |message: &&OomMessage| message.device.is_none_or(|device| device == memory.ordinal);
+    let found = |test: &dyn Fn(&&OomMessage) -> bool| messages.iter().rev().find(test);
+    found(&|message| same(message) && here(message)).or_else(|| found(&same))
+}
+
+/// The rules about oversize blocks (`get_free_block`), and ranges that only the other kind of segment serves.
+fn kept_by_setting(settings: &AllocatorSettings, wanted: u64, segment: &StateSegment, gap: &StateBlock) -> bool {
+    if segment.expandable && !settings.expandable_segments && settings.stated {
+        return true;
+    }
+    let Some(limit) = settings.max_split_size else { return false };
+    if wanted < limit { limit <= gap.size } else { wanted.saturating_add(settings.max_non_split_rounding) <= gap.size }
+}
+
+fn request_of(event: EventIdx, memory: &DeviceMemory, state: &MemoryState, settings: &AllocatorSettings) -> Request {
+    let entry = memory.trace.entry(event);
+    let rounded = settings.round(entry.size);
+    let class = AllocatorSettings::class(rounded);
+    let (pool, pool_stated) = (entry.pool.unwrap_or(PoolId::DEFAULT), entry.pool.is_some());
+    let request = Request {
+        event,
+        requested: entry.size,
+        tried: settings.segment_size(rounded),
+        needed: settings.segment_size(rounded),
+        device_free: entry.address,
+        pool,
+        pool_stated,
+        class,
+        stream: entry.stream,
+        stack: entry.stack,
+    };
+    if !is_expandable(event, memory, settings) {
+        return request;
+    }
+    let needed = still_to_map(state, &request, rounded, settings.granule(class));
+    Request { needed, ..request }
+}
+
+/// Whether new memory was mapped rather than allocated when the request failed: as the settings at the dump say, or
+/// where the file states none, as the last growth before it was.
+fn is_expandable(event: EventIdx, memory: &DeviceMemory, settings: &AllocatorSettings) -> bool {
+    if settings.stated {
+        return settings.expandable_segments;
+    }
+    let before = &memory.trace.actions()[..event.0 as usize];
+    let last = before.iter().rev().find(|action| matches!(action, Action::SegmentAlloc | Action::SegmentMap));
+    last == Some(&Action::SegmentMap)
+}
+
+/// What an expandable segment would have to map for a request (`try_allocate_expandable_block`): the first unmapped
+/// stretch, with the gap in front of it, from which so many bytes lie together. The stretch behind the last mapped byte
+/// has no end that a file tells.
+fn still_to_map(state: &MemoryState, request: &Request, rounded: u64, granule: u64) -> u64 {
+    let whole = |bytes: u64| bytes.checked_next_multiple_of(granule.max(1)).unwrap_or(u64::MAX);
+    let key = (request.pool, request.class, request.stream);
+    let ranges: Vec<&StateSegment> = state
+        .segments
+        .iter()
+        .filter(|segment| segment.expandable && !segment.inferred && (segment.pool, segment.class, segment.stream) == key)
+        .collect();
+    for (place, range) in ranges.iter().enumerate() {
+        let blocks = state.blocks_of(range);
+        let mut free = blocks.last().filter(|block| block.allocation.is_none()).map_or(0, |block| block.size);
+        let mut mapped = 0u64;
+        for (left, right) in ranges[place..].iter().zip(ranges[place..].iter().skip(1)) {
+            let hole = right.address.saturating_sub(left.address.saturating_add(left.size));
+            let part = whole(rounded.saturating_sub(free)).min(hole);
+            (free, mapped) = (free.saturating_add(part), mapped.saturating_add(part));
+            let first = state.blocks_of(right).first().filter(|block| block.allocation.is_none());
+            free = free.saturating_add(first.map_or(0, |block| block.size));
+            if rounded <= free {
+                return mapped;
+            }
+            // Only a range that is one gap leads on to the next stretch.
+            if first.is_none_or(|block| block.size < right.size) {
+                break;
+            }
+        }
+        if place + 1 == ranges.len() {
+            return whole(rounded.saturating_sub(free));
+        }
+    }
+    whole(rounded)
+}

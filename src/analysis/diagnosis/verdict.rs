@@ -1,0 +1,178 @@
+//! Which cause decides: the first that holds, at the event itself.
+
+use crate::analysis::diagnosis::facts::{Facts, Request};
+use crate::base::{Bytes, grouped};
+use crate::model::Missing;
+
+/// Memory held by others that is worth a verdict: over this, and over a tenth of the card.
+const OUTSIDE_MIN: u64 = 2 << 30;
+
+/// Why an allocation failed; the first of these that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// The driver had enough left: a cap, or the driver itself, refused.
+    Limit,
+    /// Others hold so much of the card that without them the driver could have given it.
+    Outside,
+    /// Enough is free for this request, but in pieces.
+    Fragmentation,
+    /// Enough is free, but it belongs to other streams or pools, waits, or a setting keeps it.
+    Trapped,
+    /// Live memory fills the device.
+    Live,
+    /// It failed, and the file does not hold the state at that event.
+    Unknown,
+    /// Nothing failed.
+    None,
+}
+
+impl Verdict {
+    /// The word in the command line's JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verdict::Limit => "limit",
+            Verdict::Outside => "outside",
+            Verdict::Fragmentation => "fragmentation",
+            Verdict::Trapped => "trapped",
+            Verdict::Live => "live",
+            Verdict::Unknown => "unknown",
+            Verdict::None => "none",
+        }
+    }
+    /// What people call it.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Verdict::Limit => "A limit",
+            Verdict::Outside => "Memory outside PyTorch",
+            Verdict::Fragmentation => "Fragmentation",
+            Verdict::Trapped => "Trapped memory",
+            Verdict::Live => "Live memory",
+            Verdict::Unknown => "Unknown",
+            Verdict::None => "No failure",
+        }
+    }
+    /// Decides.
+    pub fn of(facts: &Facts<'_>) -> Verdict {
+        let Some(request) = &facts.request else { return Verdict::None };
+        if !state_is_known(facts) {
+            return Verdict::Unknown;
+        }
+        let account = &facts.accounting;
+        let device_free = request.device_free;
+        let enough = |bytes: u64| request.requested <= bytes.saturating_add(device_free);
+        let own = account.free_usable.saturating_add(account.free_too_small);
+        let elsewhere = account.free_trapped.saturating_add(account.pending_free);
+        if request.needed <= device_free {
+            Verdict::Limit
+        } else if outside_decides(facts, request) {
+            Verdict::Outside
+        } else if enough(own) {
+            Verdict::Fragmentation
+        } else if enough(own.saturating_add(elsewhere)) {
+            Verdict::Trapped
+        } else {
+            Verdict::Live
+        }
+    }
+    /// The verdict in words, with its figures; whatever it is, it says how much of the device is live.
+    pub fn sentence(self, facts: &Facts<'_>) -> String {
+        let account = &facts.accounting;
+        let live = live_share(facts);
+        let Some(request) = &facts.request else {
+            let gaps = grouped(facts.gaps.count);
+            return format!(
+                "Nothing failed in this recording. At its peak {} are live; {} are free in {gaps} {}, at most {} in one.{}",
+                Bytes(account.live()),
+                Bytes(account.free()),
+                plural(facts.gaps.count, "gap"),
+                Bytes(facts.gaps.largest),
+                if account.capacity.is_some() { format!(" {live}") } else { String::new() },
+            );
+        };
+        let wanted = request.words();
+        let left = match request.device_free {
+            0 => "nothing is left on the device".to_owned(),
+            bytes => format!("{} are left on the device", Bytes(bytes)),
+        };
+        match self {
+            Verdict::Limit => format!(
+                "A limit, not a lack of memory: {wanted} were wanted, which takes {} from the driver, and the driver had {} left. A memory fraction, another cap, or the driver itself refused. {live}",
+                Bytes(request.needed),
+                Bytes(request.device_free),
+            ),
+            Verdict::Outside => format!(
+                "Memory outside PyTorch: others hold {} of the {} card (contexts, libraries, other processes). {wanted} were wanted, {left}; with what they hold the driver could have given it. {live}",
+                Bytes(account.outside.unwrap_or(0)),
+                Bytes(account.capacity.unwrap_or(0)),
+            ),
+            Verdict::Fragmentation => {
+                let own = account.free_usable.saturating_add(account.free_too_small);
+                format!(
+                    "Fragmentation: {wanted} were wanted and {} are free, but in {} {} of at most {}; {left}. {live}{}",
+                    Bytes(own),
+                    grouped(facts.own.count),
+                    plural(facts.own.count, "gap"),
+                    Bytes(facts.own.largest),
+                    little_to_gain(facts),
+                )
+            }
+            Verdict::Trapped => format!(
+                "Trapped memory: {wanted} were wanted; {} are free where this request cannot use them and {} wait for other streams; {left}. {live}",
+                Bytes(account.free_trapped),
+                Bytes(account.pending_free),
+            ),
+            Verdict::Live => {
+                let free = Bytes(account.free().saturating_add(account.pending_free));
+                // A request for more than all that is not live fails on a nearly empty device too.
+                let what = if account.live() < account.within() / 2 {
+                    "There is not enough memory for this request, however it lies"
+                } else {
+                    "Live memory fills the device"
+                };
+                format!("{what}: {wanted} were wanted, {free} are free in gaps of all kinds, {left}. {live}")
+            }
+            Verdict::Unknown => format!(
+                "{wanted} could not be had with {} left on the device, but the file does not hold the state at that event, so the cause cannot be told.",
+                Bytes(request.device_free),
+            ),
+            Verdict::None => String::new(),
+        }
+    }
+}
+
+/// Whether the state at the event rests on more than guesses: segments are known.
+fn state_is_known(facts: &Facts<'_>) -> bool {
+    0 < facts.state.totals.reserved
+        && !(facts.memory.coverage.lacks(Missing::End) && facts.memory.coverage.lacks(Missing::Segments))
+}
+
+fn outside_decides(facts: &Facts<'_>, request: &Request) -> bool {
+    let (Some(outside), Some(capacity)) = (facts.accounting.outside, facts.accounting.capacity) else { return false };
+    OUTSIDE_MIN < outside && capacity / 10 < outside && request.needed <= outside.saturating_add(request.device_free)
+}
+
+/// How much of the device is live, as a sentence.
+fn live_share(facts: &Facts<'_>) -> String {
+    let account = &facts.accounting;
+    let (live, within) = (account.live(), account.within());
+    let share = if within == 0 { 0.0 } else { live as f64 * 100.0 / within as f64 };
+    let of = match account.capacity {
+        Some(capacity) => format!("the {} card", Bytes(capacity)),
+        None => format!("the {} that PyTorch could have", Bytes(within)),
+    };
+    format!("Live memory holds {} ({share:.0} %) of {of}.", Bytes(live))
+}
+
+fn little_to_gain(facts: &Facts<'_>) -> String {
+    let account = &facts.accounting;
+    if account.live() < account.within() / 10 * 9 {
+        return String::new();
+    }
+    let most = account.free().saturating_add(account.device_free.unwrap_or(0));
+    format!(" So there is little to gain: without a single gap in between, {} would be free.", Bytes(most))
+}
+
+/// The word for so many.
+pub(super) fn plural(count: u64, one: &str) -> String {
+    if count == 1 { one.to_owned() } else { format!("{one}s") }
+}
