@@ -12,6 +12,7 @@ pub mod flame_words;
 pub mod histogram;
 pub mod ink;
 pub mod moments;
+pub mod parts_bar;
 pub mod segment_map;
 pub mod series;
 pub mod spans;

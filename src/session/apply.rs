@@ -95,6 +95,11 @@ impl Session {
                 self.change_place(|place| place.set = set);
                 self.shown_set = Some((self.shown_set.map_or(0, |(number, _)| number) + 1, view));
             }
+            Command::SetCard(params) => {
+                if let Some(id) = self.workspace.active {
+                    self.workspace.cards.insert(id, params);
+                }
+            }
             Command::SetFilter(filter) => self.workspace.filter = filter,
             Command::SetFind(text) => self.set_find(text),
             Command::StepFind { forward } => self.step_find(forward),
@@ -199,6 +204,7 @@ impl Session {
             }
         }
         self.workspace.devices.remove(&id);
+        self.workspace.cards.remove(&id);
         self.workspace.places.retain(|(document, _), _| *document != id);
         if self.workspace.active == Some(id) {
             let neighbour = self.documents.get(at).or_else(|| self.documents.last());

@@ -1,6 +1,7 @@
 //! Every way to change anything. Views send these; `Session::apply` is the one place that acts on them.
 
 use crate::analysis::BlockTableParams;
+use crate::analysis::diagnosis::DiagnosisParams;
 use crate::chart::{ColourBy, Theme, TimeAxis};
 use crate::model::{DeviceId, Item, Position};
 use crate::session::document::DocumentId;
@@ -82,6 +83,8 @@ pub enum Command {
         /// The view.
         view: &'static str,
     },
+    /// Tells what a snapshot does not hold: the card's size, PyTorch's own message.
+    SetCard(DiagnosisParams),
     /// Filters the event list.
     SetFilter(EventFilter),
     /// Searches all views for a line of words; an empty one ends the search.

@@ -35,6 +35,7 @@ pub use memo::Answer;
 pub use set_choice::{NoSet, SetChoice, SetKind, SetSpan};
 pub use workspace::{EventFilter, Find, Place, Window, Workspace};
 
+use crate::analysis::diagnosis::DiagnosisParams;
 use crate::analysis::{Asked, Categories, Found, Query, StateAt, Subject, UsageTimeline};
 use crate::chart::{Clock, ColourBy, Theme};
 use crate::model::{DeviceId, DeviceMemory, Item};
@@ -234,6 +235,10 @@ impl Session {
     /// What the user chose.
     pub fn workspace(&self) -> &Workspace {
         &self.workspace
+    }
+    /// What is known of the card that the document in front was recorded on.
+    pub fn card(&self) -> DiagnosisParams {
+        self.workspace.active.and_then(|id| self.workspace.cards.get(&id)).cloned().unwrap_or_default()
     }
     /// What is remembered.
     pub fn saved(&self) -> &Saved {

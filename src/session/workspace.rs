@@ -4,6 +4,7 @@
 //! [`Place`] (cursor, window, selection, marks), so going to another one and back loses nothing.
 
 use crate::analysis::FindTerms;
+use crate::analysis::diagnosis::DiagnosisParams;
 use crate::chart::{ColourBy, TimeAxis};
 use crate::model::{Action, DeviceId, Item, Position};
 use crate::session::document::DocumentId;
@@ -21,6 +22,8 @@ pub struct Workspace {
     pub devices: BTreeMap<DocumentId, DeviceId>,
     /// Where one is on each device.
     pub places: BTreeMap<(DocumentId, DeviceId), Place>,
+    /// What somebody told of the card each document was recorded on.
+    pub cards: BTreeMap<DocumentId, DiagnosisParams>,
     /// What the event list shows.
     pub filter: EventFilter,
     /// What all views search for.

@@ -128,7 +128,7 @@ fn is_sound(tree: &Tree<Pane>) -> bool {
 
 /// The views that share one tile as tabs at first: all but those a first look needs.
 fn tabbed() -> impl Iterator<Item = &'static str> {
-    VIEWS.iter().map(|class| class.id).filter(|id| !["usage", "layout", "details"].contains(id))
+    VIEWS.iter().map(|class| class.id).filter(|id| !["usage", "layout", "why", "details"].contains(id))
 }
 
 fn first_arrangement() -> Tree<Pane> {
@@ -138,15 +138,17 @@ fn first_arrangement() -> Tree<Pane> {
     let layout = pane(&mut tiles, "layout");
     let tabs = tabbed().map(|id| pane(&mut tiles, id)).collect();
     let tabs = tiles.insert_tab_tile(tabs);
+    let why = pane(&mut tiles, "why");
     let details = pane(&mut tiles, "details");
+    let right = tiles.insert_container(Container::Linear(Linear::new(LinearDir::Vertical, vec![why, details])));
     let mut left = Linear::new(LinearDir::Vertical, vec![usage, layout, tabs]);
     left.shares.set_share(usage, 1.25);
     left.shares.set_share(layout, 1.05);
     left.shares.set_share(tabs, 0.8);
     let left = tiles.insert_container(Container::Linear(left));
-    let mut whole = Linear::new(LinearDir::Horizontal, vec![left, details]);
+    let mut whole = Linear::new(LinearDir::Horizontal, vec![left, right]);
     whole.shares.set_share(left, 2.9);
-    whole.shares.set_share(details, 1.0);
+    whole.shares.set_share(right, 1.0);
     let root = tiles.insert_container(Container::Linear(whole));
     Tree::new(egui::Id::unique("views"), root, tiles)
 }

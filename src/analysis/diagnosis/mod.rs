@@ -19,6 +19,7 @@ mod log;
 mod message;
 mod outside;
 mod pinned;
+mod pressure;
 mod rise;
 mod rounding;
 mod settings;
@@ -53,6 +54,7 @@ pub const RULES: &[Rule] = &[
     settings::RULE,
     growth::RULE,
     rise::RULE,
+    pressure::RULE,
     log::RULE,
     coverage::RULE,
 ];

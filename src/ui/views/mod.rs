@@ -16,6 +16,7 @@ pub mod spans;
 pub mod usage;
 pub mod usage_header;
 pub mod view;
+pub mod why;
 
 pub use view::{Cx, View, ViewClass};
 
@@ -35,6 +36,7 @@ pub const VIEWS: &[ViewClass] = &[
     memory_summary::CLASS,
     address_time::CLASS,
     details::CLASS,
+    why::CLASS,
 ];
 
 /// The view of a name.
