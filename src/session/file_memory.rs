@@ -19,6 +19,8 @@ impl Session {
             self.remember_place(id);
         }
         if let Some(folder) = &self.folder {
+            let mut stored = self.stored.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            *stored = u64::MAX;
             // Not being able to remember is no reason to disturb anybody.
             let _ = persist::store(folder, &self.saved);
         }

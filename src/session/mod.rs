@@ -53,7 +53,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Bytes of answers that are kept. The snapshots themselves come on top.
 const ANSWER_BUDGET: usize = 768 << 20;
@@ -141,6 +141,9 @@ pub struct Session {
     shown_set: Option<(u64, &'static str)>,
     next_document: u64,
     next_note: u64,
+    next_save: u64,
+    /// The newest saving that was written.
+    stored: Arc<Mutex<u64>>,
 }
 
 impl Session {
@@ -174,9 +177,14 @@ impl Session {
             shown_set: None,
             next_document: 0,
             next_note: 0,
+<<<<<<< ours
         };
         for text in told {
             session.note(text, true);
+=======
+            next_save: 0,
+            stored: Arc::default(),
+>>>>>>> theirs
         }
         session
     }
@@ -373,10 +381,21 @@ impl Session {
     fn save(&mut self) {
         if let Some(folder) = self.folder.clone() {
             let saved = self.saved.clone();
+            self.next_save += 1;
+            let (number, stored) = (self.next_save, Arc::clone(&self.stored));
             let spec =
                 JobSpec { title: "remembering".into(), slot: Some(Slot::of(&"remembering")), lane: Lane::Shared, listed: false };
             // Not being able to remember is no reason to disturb anybody.
-            self.jobs.start(spec, move |_| persist::store(&folder, &saved).or(Ok(())));
+            self.jobs.start(spec, move |_| {
+                // One at a time, and never an older one over a newer.
+                let mut stored = stored.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                if *stored < number {
+                    *stored = number;
+                    persist::store(&folder, &saved).or(Ok(()))
+                } else {
+                    Ok(())
+                }
+            });
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct Shell {
     layout: Layout,
     /// The document whose arrangement the tiles have.
     laid_out_for: Option<DocumentId>,
+    /// The arrangement the tiles were given last, by the user or from what is remembered.
+    arrangement: String,
     dressed: Option<Theme>,
     welcome: Welcome,
     palette: CommandPalette,
@@ -46,6 +48,7 @@ impl Shell {
         Shell {
             layout: Layout::of_saved(saved_layout),
             laid_out_for: None,
+            arrangement: saved_layout.to_owned(),
             dressed: None,
             welcome: Welcome::default(),
             palette: CommandPalette::default(),
@@ -121,7 +124,7 @@ impl Shell {
                 ui.painter().rect_filled(ui.max_rect(), 0.0, tokens.panel);
                 self.welcome.show(ui, &cx);
             } else if self.layout.show(ui, &cx) {
-                cx.send(Command::KeepLayout(self.layout.to_saved()));
+                self.keep_layout(&cx, self.layout.to_saved());
             }
         });
         if let Some(deed) = self.palette.show(ui, &cx) {
@@ -243,7 +246,7 @@ impl Shell {
                     } else {
                         self.layout.close_view(class.id)
                     }
-                    cx.send(Command::KeepLayout(self.layout.to_saved()));
+                    self.keep_layout(cx, self.layout.to_saved());
                 }
             }
             if item(ui, cx, "Reset layout", "") {
@@ -309,7 +312,7 @@ impl Shell {
             Deed::ShowView(id) => self.layout.show_view(id),
             Deed::ResetLayout => {
                 self.layout.reset();
-                cx.send(Command::KeepLayout(String::new()));
+                self.keep_layout(cx, String::new());
             }
             Deed::Find => self.find.open(),
             Deed::ExportReport => self.export.open(Export::Report, cx),
@@ -329,7 +332,7 @@ impl Shell {
     }
 
     fn ask_picture(&mut self, cx: &Cx<'_>, id: &str) {
-        if let (Some(class), Some(rect)) = (class_of(id), self.layout.rect_of(id)) {
+        if let (Some(class), Some(rect), true) = (class_of(id), self.layout.rect_of(id), cx.session.front().is_some()) {
             self.save_picture.open(class, rect.size(), cx);
         }
     }
@@ -341,14 +344,20 @@ impl Shell {
             return;
         }
         self.laid_out_for = active;
-        if active.is_some() && self.layout.to_saved() != session.layout() {
+        if active.is_some() && self.arrangement != session.layout() {
+            session.layout().clone_into(&mut self.arrangement);
             self.layout.arrange(session.layout());
         }
     }
 
+    fn keep_layout(&mut self, cx: &Cx<'_>, layout: String) {
+        self.arrangement.clone_from(&layout);
+        cx.send(Command::KeepLayout(layout));
+    }
+
     fn keep_zoom(&self, ui: &Ui, cx: &Cx<'_>) {
         let zoom = ui.ctx().zoom_factor();
-        if 0.001 < (zoom - cx.session.saved().zoom()).abs() {
+        if 0.001 < (zoom - cx.session.saved().zoom).abs() {
             cx.send(Command::KeepZoom(zoom));
         }
     }

@@ -3,6 +3,7 @@
 use crate::base::{Bytes, grouped};
 use crate::chart::TimeAxis;
 use crate::model::DeviceMemory;
+use crate::model::glossary::meaning;
 use crate::session::Command;
 use crate::session::lookups::RangeTotals;
 use crate::ui::theme::UNIT;
@@ -56,7 +57,10 @@ pub fn counters(ui: &mut Ui, cx: &Cx<'_>) {
             ui.label(weak("·"));
         }
         byte_label(ui, what, bytes);
-        ui.label(weak(what));
+        let label = ui.label(weak(what));
+        if let Some(meaning) = meaning(what) {
+            label.on_hover_text(meaning);
+        }
     }
 }
 

@@ -85,7 +85,9 @@ pub fn canvas(ui: &mut Ui, name: &str, size: Vec2) -> Canvas {
 pub fn over(ui: &Ui, response: Response, rect: Rect, name: &str) -> Canvas {
     response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, name));
     let local = |pos: Pos2| [pos.x - rect.min.x, pos.y - rect.min.y];
-    let pointer = response.hover_pos().map(local);
+    // What a question lies over tells nothing, though the pointer has not moved since the question was opened.
+    let covered = ui.memory(|memory| memory.top_modal_layer()).is_some_and(|layer| layer != ui.layer_id());
+    let pointer = response.hover_pos().filter(|_| !covered).map(local);
     let mut gestures = Vec::new();
     if let Some(at) = pointer.filter(|_| response.contains_pointer()) {
         wheel(ui, at, &mut gestures);
