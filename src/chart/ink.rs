@@ -322,6 +322,9 @@ fn fnv(hash: u64, bytes: &[u8]) -> u64 {
 /// Hues of stacks: 24 steps around the circle without its red eighth, which is kept for failures.
 const HUES: u32 = 24;
 
+/// Steps of hue of the first categories, and how much lighter each is: apart in both, for the colour-blind.
+const CATEGORY_HUES: [(u32, f32); 7] = [(4, 0.0), (10, 0.05), (13, -0.05), (1, 0.03), (20, -0.06), (7, -0.03), (16, 0.0)];
+
 /// Lines of charts in both palettes, none of them red: hues apart in lightness too, for the colour-blind.
 const SERIES: [(u32, u32); 9] = [
     (0x1f6fb4, 0x6db3f2),
@@ -432,8 +435,9 @@ impl Palette {
             BlockColour::Stream(row) => (0.76 - 0.075 * (row / 6 % 2) as f32, 0.105, hue((row * 9 + 4) % HUES)),
             // Seven hues far apart, then the same lighter and darker.
             BlockColour::Category(row) => {
-                let step = [0.0, 0.075, -0.075][usize::from(row / 7 % 3)];
-                (0.76 + step, 0.105, hue(u32::from(row) * 10 % 21 + 2))
+                let (step, lighter) = CATEGORY_HUES[usize::from(row) % CATEGORY_HUES.len()];
+                let again = [0.0, 0.05, -0.05][usize::from(row) / CATEGORY_HUES.len() % 3];
+                (0.76 + lighter + again, 0.105, hue(step))
             }
             BlockColour::OtherCategory => (0.84, 0.035, 75.0),
             BlockColour::State(BlockState::ActiveAllocated) => (0.74, 0.10, 250.0),

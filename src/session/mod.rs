@@ -177,14 +177,11 @@ impl Session {
             shown_set: None,
             next_document: 0,
             next_note: 0,
-<<<<<<< ours
+            next_save: 0,
+            stored: Arc::default(),
         };
         for text in told {
             session.note(text, true);
-=======
-            next_save: 0,
-            stored: Arc::default(),
->>>>>>> theirs
         }
         session
     }

@@ -220,6 +220,7 @@ impl Shell {
                     cx.send(Command::Close(id));
                 }
             });
+            ui.separator();
             if item(ui, cx, "Load categories…", "") {
                 self.act(ui, cx, Deed::LoadCategories);
             }

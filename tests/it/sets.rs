@@ -458,7 +458,7 @@ fn the_allocations_are_chosen_sorted_filtered_and_saved_by_hand() {
     }
     choose(&mut window, "Group by", "category");
     assert!(rows(&window, "allocations").iter().any(|(name, _)| name.starts_with("activations, ")));
-    choose(&mut window, "Show", "born and kept");
+    choose(&mut window, "Blocks", "born and kept");
     let grown = naive(&window.state().session, Which::Grown { from: Position::START, to: end });
     assert!(!named(&window, &Bytes(grown.bytes).to_string()).is_empty());
     choose(&mut window, "during", "the selected range");
@@ -483,7 +483,7 @@ fn the_allocations_are_chosen_sorted_filtered_and_saved_by_hand() {
     let lines = parsed(&std::fs::read_to_string(&path).expect("written"));
     let total: u64 = lines[1..].iter().map(|line| line[1].parse::<u64>().expect("digits")).sum();
     assert_eq!(total, naive(&window.state().session, Which::Grown { from: Position(1000), to: Position(5000) }).bytes);
-    choose(&mut window, "Show", "born, allocated at a third mark");
+    choose(&mut window, "Blocks", "born, allocated at a third mark");
     assert!(!named(&window, "A mark of this set is not there").is_empty());
 }
 

@@ -131,21 +131,26 @@ fn named_button(ui: &mut Ui, text: &str, name: &str) -> bool {
 
 impl Marks {
     fn questions(&mut self, ui: &mut Ui, cx: &Cx<'_>, marks: &[Position]) {
-        // Marks that went away leave the choice at the last ones there are.
-        for (place, chosen) in self.chosen.iter_mut().enumerate() {
-            *chosen = if marks.len() <= *chosen { place.min(marks.len() - 1) } else { *chosen };
-        }
+        // The choice waits for marks that are not there, or no longer.
+        let last = marks.len() - 1;
+        let mut shown = self.chosen.map(|place| place.min(last));
+        let before = shown;
         ui.horizontal_wrapped(|ui| {
             ui.add_space(2.0 * UNIT);
-            if 2 <= marks.len() {
-                choose_mark(ui, "Between mark", marks.len(), &mut self.chosen[0]);
-                choose_mark(ui, "and mark", marks.len(), &mut self.chosen[1]);
+            if 1 <= last {
+                choose_mark(ui, "Between mark", marks.len(), &mut shown[0]);
+                choose_mark(ui, "and mark", marks.len(), &mut shown[1]);
             }
-            if 3 <= marks.len() {
-                choose_mark(ui, "with a third mark", marks.len(), &mut self.chosen[2]);
+            if 2 <= last {
+                choose_mark(ui, "with a third mark", marks.len(), &mut shown[2]);
             }
         });
-        let questions = questions(&self.chosen, marks);
+        for ((chosen, shown), before) in self.chosen.iter_mut().zip(shown).zip(before) {
+            if shown != before {
+                *chosen = shown;
+            }
+        }
+        let questions = questions(&shown, marks);
         let sums = cx.session.ask_in::<SetSums>("marks", questions.iter().map(|question| question.which).collect());
         ui.horizontal(|ui| {
             ui.add_space(2.0 * UNIT);
@@ -178,7 +183,7 @@ impl Marks {
 
 /// What can be asked about two or three of the marks; letters stand in the order of time, whichever was set first.
 fn questions(chosen: &[usize; 3], marks: &[Position]) -> Vec<Question> {
-    let mut asked: Vec<usize> = chosen.iter().copied().filter(|place| *place < marks.len()).take(marks.len()).collect();
+    let mut asked: Vec<usize> = chosen.iter().copied().filter(|place| *place < marks.len()).collect();
     asked.sort_by_key(|place| (marks[*place], *place));
     asked.dedup();
     let (letter, at) = (|n: usize| mark_name(asked[n]), |n: usize| marks[asked[n]]);

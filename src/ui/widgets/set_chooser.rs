@@ -15,7 +15,7 @@ pub fn set_chooser(ui: &mut Ui, cx: &Cx<'_>) {
     let Some(place) = cx.place() else { return };
     let mut set = place.set;
     // A third mark is what one kind is about; the others have none.
-    choose(ui, "Show", SetKind::ALL.map(|kind| (kind, kind.name().to_owned())), &mut set.kind);
+    choose(ui, "Blocks", SetKind::ALL.map(|kind| (kind, kind.name().to_owned())), &mut set.kind);
     let first = SetSpan::Marks { from: 0, to: 1, at: 2 };
     let marks = if matches!(set.span, SetSpan::Marks { .. }) { set.span } else { first };
     let mut spans = vec![(marks, "the time between marks".to_owned())];
