@@ -60,7 +60,7 @@ const LEAST_SHARE: f32 = 1e-4;
 #[inline]
 pub fn lift(cell: Cell, lit: Cell) -> Cell {
     let share = lit[3];
-    if share < LEAST_SHARE || LEAST_LIT <= share {
+    if !(LEAST_SHARE..LEAST_LIT).contains(&share) {
         return cell;
     }
     // It has `share` of the cell already.
