@@ -145,7 +145,8 @@ fn charts_show_every_group_and_several_plots() {
             .map(|rect| (rect.min.x, rect.max.x))
             .to_vec();
         assert!(xs.windows(2).all(|pair| pair[0] == pair[1]), "{}: plots stand under one another: {xs:?}", sample.name);
-        let group = *groups.last().expect("the device at least");
+        // What stands further down in a long list is out of reach without scrolling.
+        let group = groups[(groups.len() - 1).min(4)];
         let named = {
             let (document, ..) = window.state().session.front().expect("open");
             fragscope::chart::series::group_name(&document.snapshot, group)
