@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn values_come_back_as_they_were_however_wide() {
-        let whole = [0u64, 512, 1 << 40, (1 << 40) + 512, 3 << 41, 512];
+        let whole = [0u64, 512, 1 << 40, (1 << 40) + 512, 3 << 39, 512];
         let odd = [1u64 << 40, 1, 0, (1 << 40) + 1, 7, u64::MAX];
         let small = [3u64, 0, 1, 4_000_000_000, 5, 6];
         for (values, narrow) in [(whole, true), (odd, false), (small, true), ([0; 6], true)] {

@@ -293,6 +293,13 @@ impl Charts {
             self.legend(ui, cx, shown, *panel, slot < TIGHT_PT);
             let series: Vec<Series<'_>> =
                 shown.series.iter().filter(|series| Panel::of(series.unit) == *panel).cloned().collect();
+            if series.is_empty() && shown.rates.is_none() && matches!(panel, Panel::ByteRates | Panel::CountRates) {
+                // On its way: the plot's place is kept.
+                let room = vec2(ui.available_width(), (slot - (ui.cursor().min.y - top)).max(20.0));
+                let words = RichText::new("counting by buckets …").color(cx.tokens.weak);
+                ui.add_sized(room, Label::new(words));
+                continue;
+            }
             let is_last = row + 1 == panels.len();
             let unit = series.first().map_or(Unit::Bytes, |series| series.unit);
             let view = SeriesView {

@@ -219,13 +219,18 @@ impl SpansView {
         if ui.button("Make it the window").on_hover_text("All views show just this span").clicked() {
             show_span(cx, span);
         }
-        let group = shown.figures.groups.iter().find(|group| (group.kind, group.name) == (span.kind, span.name));
-        let next = group.and_then(|group| {
-            let place = group.rows.iter().position(|other| *other as usize == row)?;
-            group.rows.get(place + 1).map(|next| *next as usize)
-        });
+        let rows = &shown.figures.spans.rows;
+        let later = |other: &usize| row < *other && rows[*other].kind == span.kind;
+        // Steps have one name, or a number each in one row.
+        let next = (0..rows.len())
+            .filter(later)
+            .find(|other| rows[*other].name == span.name)
+            .or_else(|| (0..rows.len()).filter(later).find(|other| rows[*other].lane == span.lane));
         if let Some(next) = next
-            && ui.button("Compare with the next").on_hover_text("With the next span of the same name").clicked()
+            && ui
+                .button("Compare with the next")
+                .on_hover_text("With the next span of the same name, or else the next one in its row")
+                .clicked()
         {
             (self.picked.1, self.told) = (Some(next), None);
         }
@@ -392,7 +397,6 @@ impl SpansView {
                 ui.strong("Difference");
                 ui.end_row();
                 for (name, text, value) in ROWS {
-                    ui.add_space(0.0);
                     let values = [value(a), value(b)];
                     ui.label(weak(name));
                     for value in values {
