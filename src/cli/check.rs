@@ -196,6 +196,9 @@ fn told(subject: &Subject<'_>, limit: &Limit, bound: Bound, verdict: &Verdict) -
             stack = stacks.frames(share.stack).iter().map(|frame| stacks.line(*frame)).collect();
         }
     }
+    if !remarks.is_empty() {
+        sentence = format!("{sentence}; {}", remarks.join("; "));
+    }
     let number =
         |value: u64| if verdict.is_share { CheckNumber::Percent(value as f64 / 10_000.0) } else { CheckNumber::Bytes(value) };
     CheckInfo {
