@@ -65,6 +65,8 @@ struct Verdict {
     at: Position,
     /// `peak allocated 6.57 GiB ≤ 7.00 GiB`.
     sentence: String,
+    /// What else there is to know; may be empty.
+    detail: String,
     is_share: bool,
 }
 
@@ -173,7 +175,10 @@ fn devices(snapshot: Snapshot, ordinal: Option<i32>) -> anyhow::Result<(Snapshot
 /// A verdict with the place and the stack that lead to it, where it does not hold.
 fn told(subject: &Subject<'_>, limit: &Limit, bound: Bound, verdict: &Verdict) -> CheckInfo {
     let (memory, stacks) = (subject.device.memory, &subject.snapshot.stacks);
-    let mut sentence = verdict.sentence.clone();
+    let (mut sentence, mut remarks) = (verdict.sentence.clone(), Vec::new());
+    if !verdict.detail.is_empty() {
+        remarks.push(verdict.detail.clone());
+    }
     let mut stack = Vec::new();
     if !verdict.holds {
         let state = subject.device.replay.state_at(memory, verdict.at);
@@ -187,9 +192,12 @@ fn told(subject: &Subject<'_>, limit: &Limit, bound: Bound, verdict: &Verdict) -
         if let Some(share) = live.shares.first() {
             let frame = telling_frame(stacks, share.stack).map(|(frame, _)| stacks.line(frame));
             let holder = frame.unwrap_or_else(|| "blocks without a stack".to_owned());
-            sentence = format!("{sentence}, where most is held by {holder}: {}", Bytes(share.bytes));
+            remarks.push(format!("most is held there by {holder}: {}", Bytes(share.bytes)));
             stack = stacks.frames(share.stack).iter().map(|frame| stacks.line(*frame)).collect();
         }
+    }
+    if !remarks.is_empty() {
+        sentence = format!("{sentence}; {}", remarks.join("; "));
     }
     let number =
         |value: u64| if verdict.is_share { CheckNumber::Percent(value as f64 / 10_000.0) } else { CheckNumber::Bytes(value) };
@@ -223,7 +231,7 @@ fn peak(subject: &Subject<'_>, what: &str, (at, bytes): (Position, u64), bound: 
         "without a history only the state at the dump is known, no peak; record with torch.cuda.memory._record_memory_history()"
     );
     if verdict.holds && coverage.lacks(Missing::Start) {
-        return Ok(Verdict { sentence: format!("{} in the recording, which starts mid-run", verdict.sentence), ..verdict });
+        return Ok(Verdict { detail: "the recording starts mid-run, what came before is not in it".to_owned(), ..verdict });
     }
     Ok(verdict)
 }
@@ -236,7 +244,7 @@ fn outside_steps(subject: &Subject<'_>, bound: Bound) -> anyhow::Result<Verdict>
 fn at_most(what: &str, most: Peak, bound: Bound) -> Verdict {
     let holds = most.bytes <= bound.0;
     let sentence = compared(what, most.bytes, if holds { "≤" } else { ">" }, bound.0);
-    Verdict { holds, value: most.bytes, at: most.position, sentence, is_share: false }
+    Verdict { holds, value: most.bytes, at: most.position, sentence, detail: String::new(), is_share: false }
 }
 
 /// Two sizes side by side; exact ones where the short ones would read alike.
@@ -255,19 +263,14 @@ fn fragmentation(subject: &Subject<'_>, bound: Bound) -> anyhow::Result<Verdict>
     let holds = ppm <= bound.0;
     let sign = if holds { "≤" } else { ">" };
     let percent = |ppm: u64| format!("{:.2} %", ppm as f64 * 100.0 / WHOLE_PPM as f64);
-    let sentence = format!(
-        "fragmentation {} {sign} {}: {} free, the largest block of it {}",
-        percent(ppm),
-        percent(bound.0),
-        Bytes(free),
-        Bytes(largest)
-    );
-    Ok(Verdict { holds, value: ppm, at: subject.at, sentence, is_share: true })
+    let sentence = format!("fragmentation {} {sign} {}", percent(ppm), percent(bound.0));
+    let detail = format!("{} free, the largest block of it {}", Bytes(free), Bytes(largest));
+    Ok(Verdict { holds, value: ppm, at: subject.at, sentence, detail, is_share: true })
 }
 
 fn largest_free(subject: &Subject<'_>, bound: Bound) -> anyhow::Result<Verdict> {
     let largest = subject.device.replay.state_at(subject.device.memory, subject.at).largest_free_block;
     let holds = bound.0 <= largest;
     let sentence = compared("largest free block", largest, if holds { "≥" } else { "<" }, bound.0);
-    Ok(Verdict { holds, value: largest, at: subject.at, sentence, is_share: false })
+    Ok(Verdict { holds, value: largest, at: subject.at, sentence, detail: String::new(), is_share: false })
 }
