@@ -74,7 +74,17 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
 
 /// The views that share a tile at first: which of them is in front.
 const FRONTS: [&str; 11] = [
-    "events", "flame", "charts", "live_set", "allocations", "marks", "segments", "sizes", "spans", "memory_summary", "addresses",
+    "events",
+    "flame",
+    "charts",
+    "live_set",
+    "allocations",
+    "marks",
+    "segments",
+    "sizes",
+    "spans",
+    "memory_summary",
+    "addresses",
 ];
 
 /// What a hand does from one frame to the next: the window, the frame's number, the number of events.
