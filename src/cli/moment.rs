@@ -70,6 +70,23 @@ pub fn of(matches: &ArgMatches) -> Moment {
     }
 }
 
+/// Reads `WHEN`: a moment in one word, as `event:N`, `time-us:T`, `peak`, `peak-reserved`, `oom`, `oom:K`, `start`, `end`.
+pub fn when(text: &str) -> Result<Moment, String> {
+    let (word, number) = text.split_once(':').map_or((text, None), |(word, number)| (word, Some(number)));
+    let moment = match (word, number) {
+        ("event", Some(number)) => number.parse().ok().map(Moment::Event),
+        ("time-us", Some(number)) => number.parse().ok().map(Moment::TimeUs),
+        ("oom", Some(number)) => number.parse().ok().filter(|number| 0 < *number).map(|number| Moment::Oom(Some(number))),
+        ("oom", None) => Some(Moment::Oom(None)),
+        ("peak", None) => Some(Moment::Peak),
+        ("peak-reserved", None) => Some(Moment::PeakReserved),
+        ("start", None) => Some(Moment::Start),
+        ("end", None) => Some(Moment::End),
+        _ => None,
+    };
+    moment.ok_or_else(|| "a moment is event:N, time-us:T, peak, peak-reserved, oom, oom:K, start or end".to_owned())
+}
+
 /// The device the flag names.
 pub fn device_of(matches: &ArgMatches) -> Option<i32> {
     matches.get_one::<i32>("device").copied()

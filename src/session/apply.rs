@@ -109,6 +109,7 @@ impl Session {
             Command::Dismiss(note) => self.notes.retain(|other| other.id != note),
             Command::AskTarget(name) => self.ask_target(name),
             Command::ExportReport(path) => self.export_report(path),
+            Command::ExportReportWith { path, moment, options } => self.export_report_with(path, moment, *options),
             Command::SavePicture { path, width, rgb } => self.save_picture(path, width, rgb),
             Command::OpenSource { file, line } => {
                 let editor = std::env::var("FRAGSCOPE_EDITOR").ok();

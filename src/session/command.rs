@@ -1,7 +1,9 @@
 //! Every way to change anything. Views send these; `Session::apply` is the one place that acts on them.
 
+use crate::analysis::Moment;
 use crate::chart::{ColourBy, Theme, TimeAxis};
 use crate::model::{DeviceId, Item, Position};
+use crate::report::ReportOptions;
 use crate::session::document::DocumentId;
 use crate::session::jobs::JobId;
 use crate::session::workspace::EventFilter;
@@ -84,6 +86,15 @@ pub enum Command {
     AskTarget(String),
     /// Writes the report of the moment at the cursor.
     ExportReport(PathBuf),
+    /// Writes a report as chosen in every respect.
+    ExportReportWith {
+        /// Where to; the ending says what kind.
+        path: PathBuf,
+        /// The moment; none: the one at the cursor.
+        moment: Option<Moment>,
+        /// How it looks and what it holds; its date is set when it is written.
+        options: Box<ReportOptions>,
+    },
     /// Writes a picture of the screen.
     SavePicture {
         /// Where to.

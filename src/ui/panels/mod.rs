@@ -5,5 +5,6 @@ pub mod documents;
 pub mod export;
 pub mod jobs;
 pub mod palette;
+pub mod report_dialog;
 pub mod scrubber;
 pub mod welcome;
