@@ -73,8 +73,7 @@ pub fn draw(parts: &[(PartLook, u64)], width_pt: f32, height_pt: f32) -> Drawing
 fn widths(parts: &[(PartLook, u64)], width_pt: f32) -> Vec<f32> {
     let sum = parts.iter().fold(0u128, |sum, (_, bytes)| sum + u128::from(*bytes)).max(1) as f64;
     let share = |bytes: u64| (bytes as f64 / sum * f64::from(width_pt)) as f32;
-    let mut widths: Vec<f32> =
-        parts.iter().map(|(_, bytes)| if *bytes == 0 { 0.0 } else { share(*bytes).max(1.0) }).collect();
+    let mut widths: Vec<f32> = parts.iter().map(|(_, bytes)| if *bytes == 0 { 0.0 } else { share(*bytes).max(1.0) }).collect();
     let too_much = widths.iter().sum::<f32>() - width_pt;
     let widest = widths.iter_mut().max_by(|a, b| a.total_cmp(b));
     if let Some(widest) = widest.filter(|widest| 0.0 < too_much && too_much < **widest) {

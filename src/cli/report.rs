@@ -10,7 +10,7 @@ use crate::model::Position;
 use crate::replay::Replay;
 use crate::report::overview::{OverviewRow, overview_of};
 use crate::report::{
-    Pages, PageModel, REPORTS, Report, ReportOptions, ReportSubject, Section, Sections, page_path, report_of_extension,
+    PageModel, Pages, REPORTS, Report, ReportOptions, ReportSubject, Section, Sections, page_path, report_of_extension,
 };
 use anyhow::{Context as _, bail};
 use clap::{Arg, ArgMatches, value_parser};
@@ -59,7 +59,10 @@ fn arguments(command: clap::Command) -> clap::Command {
                 .help_heading(PAGE)
                 .help("What pictures over time show: events (1000..5000), or moments (start..oom, event:10..peak)"),
         )
-        .arg(moment_argument("from", "Where pictures over time begin: event:N, time-us:T, peak, peak-reserved, oom, oom:K, start, end"))
+        .arg(moment_argument(
+            "from",
+            "Where pictures over time begin: event:N, time-us:T, peak, peak-reserved, oom, oom:K, start, end",
+        ))
         .arg(moment_argument("to", "Where pictures over time end"))
         .arg(
             Arg::new("pages")
@@ -174,8 +177,7 @@ fn window_of(matches: &ArgMatches) -> Option<(Moment, Moment)> {
         return Some(*window);
     }
     let (from, to) = (matches.get_one::<Moment>("from"), matches.get_one::<Moment>("to"));
-    (from.is_some() || to.is_some())
-        .then(|| (from.copied().unwrap_or(Moment::Start), to.copied().unwrap_or(Moment::End)))
+    (from.is_some() || to.is_some()).then(|| (from.copied().unwrap_or(Moment::Start), to.copied().unwrap_or(Moment::End)))
 }
 
 /// Where pages go.
@@ -262,8 +264,7 @@ fn write_many(files: &[PathBuf], wanted: &Wanted, place: &Place) -> anyhow::Resu
 pub fn write(file: &Path, device: Option<i32>, moment: Moment, out: &Path, options: &ReportOptions) -> anyhow::Result<()> {
     let place = Place::of(out, 1)?;
     let Names::One(out) = &place.names else { bail!("{} is a folder: name a file in it", out.display()) };
-    let wanted =
-        Wanted { device, moment, window: None, options: ReportOptions { written_us: now_us(), ..options.clone() } };
+    let wanted = Wanted { device, moment, window: None, options: ReportOptions { written_us: now_us(), ..options.clone() } };
     write_one(file, &wanted, place.kind, out)?;
     Ok(())
 }
@@ -272,9 +273,7 @@ fn write_one(file: &Path, wanted: &Wanted, kind: &dyn Report, out: &Path) -> any
     let snapshot = opening::open(file)?;
     let device = Device::pick(&snapshot, wanted.device)?;
     let at = |moment: Moment| -> anyhow::Result<Position> {
-        moment
-            .position(device.memory, &device.timeline)
-            .map_err(|error| anyhow::anyhow!("{error} ({})", snapshot.origin.name))
+        moment.position(device.memory, &device.timeline).map_err(|error| anyhow::anyhow!("{error} ({})", snapshot.origin.name))
     };
     let position = at(wanted.moment)?;
     let mut options = wanted.options.clone();
@@ -385,9 +384,7 @@ fn window(text: &str) -> Result<(Moment, Moment), String> {
     let (from, to) = text.split_once("..").ok_or_else(written)?;
     let side = |text: &str, open: Moment| match text.trim() {
         "" => Ok(open),
-        number if number.bytes().all(|byte| byte.is_ascii_digit()) => {
-            number.parse().map(Moment::Event).map_err(|_| written())
-        }
+        number if number.bytes().all(|byte| byte.is_ascii_digit()) => number.parse().map(Moment::Event).map_err(|_| written()),
         when => moment::when(when),
     };
     Ok((side(from, Moment::Start)?, side(to, Moment::End)?))

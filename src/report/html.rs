@@ -129,7 +129,11 @@ impl Page<'_> {
                 out.push_str(&svg(&drawing, "memory over time", colours, Some([&addresses[0], &addresses[1]])));
                 let markers = &self.model.window.markers;
                 if !markers.is_empty() {
-                    let _ = write!(out, "<details><summary>{} marked</summary><ul>", events(markers.len() as u64));
+                    let _ = write!(
+                        out,
+                        "<details class=\"aside\"><summary>marked events: {}</summary><ul>",
+                        grouped(markers.len() as u64)
+                    );
                     for marker in markers {
                         let event = grouped(u64::try_from(marker.event).unwrap_or(0));
                         let _ = write!(out, "<li>event {event}: {}</li>", escaped(&marker.what));
@@ -357,10 +361,6 @@ fn stack_cell(row: &StackRow) -> String {
     format!("<td class=\"stack\"><details><summary>{name}</summary><pre>{}</pre></details></td>", frames.join("\n"))
 }
 
-fn events(count: u64) -> String {
-    if count == 1 { "1 event".to_owned() } else { format!("{} events", grouped(count)) }
-}
-
 /// A raster as an address that holds it.
 fn address(raster: Raster) -> Result<String, ReportError> {
     let mut bytes = Vec::new();
@@ -418,8 +418,8 @@ dl div{display:flex;gap:6px;min-width:0}dt{color:var(--weak);white-space:nowrap}
 .aside{color:var(--weak);font-size:13px;margin:0 0 10px}\
 blockquote{margin:16px 0;padding:2px 0 2px 14px;border-left:2px solid var(--weak);white-space:pre-wrap}\
 article{margin:14px 0}.in{margin-left:22px}\
-section svg{display:block;width:100%;height:auto;font-family:system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}\
-td.patch{width:14px}td.patch svg{width:12px;height:12px}\
+svg text{white-space:pre}section svg{display:block;width:100%;height:auto;font-family:system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}\
+td.patch{width:14px;padding-top:7px}td.patch svg{width:12px;height:12px}\
 table{border-collapse:collapse;width:100%;margin:10px 0;font-size:13.5px}\
 th{font-weight:400;text-align:left;color:var(--weak);padding:3px 14px 3px 0;border-bottom:1px solid var(--line);white-space:nowrap}\
 td{padding:3px 14px 3px 0;vertical-align:top}.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}\

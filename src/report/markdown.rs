@@ -238,8 +238,9 @@ fn longest_run(text: &str) -> usize {
 
 /// A text on one line, without what turns the direction of writing.
 fn one_line(text: &str) -> String {
-    let moves =
-        |c: char| c.is_control() || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let moves = |c: char| {
+        c.is_control() || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
     text.chars().map(|c| if moves(c) { ' ' } else { c }).collect()
 }
 

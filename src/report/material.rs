@@ -3,7 +3,9 @@
 //! Always: every answer is one the window asks too, so both show the same; what no chosen section needs is not asked.
 
 use crate::analysis::diagnosis::{Accounting, Diagnosis, Facts};
-use crate::analysis::{Asked, FlameDirection, FlameOf, FlameParams, FlameTree, Fragmentation, LiveCounter, Subject, UsageTimeline};
+use crate::analysis::{
+    Asked, FlameDirection, FlameOf, FlameParams, FlameTree, Fragmentation, LiveCounter, Subject, UsageTimeline,
+};
 use crate::base::Progress;
 use crate::chart::{Clock, Inks, TimeAxis};
 use crate::model::{Action, DeviceMemory, EventIdx, Position, Snapshot};

@@ -107,7 +107,10 @@ fn as_html(rows: &[OverviewRow], options: &ReportOptions) -> String {
             (Some(error), _) => format!("<span class=\"weak\">no page: {}</span>", escaped(error)),
             (None, Some(page)) if page.ends_with(".png") => {
                 let address = escaped(&address(page));
-                format!("{}<br/><a href=\"{address}\"><img src=\"{address}\" alt=\"\" width=\"240\"/></a>", escaped(&row.sentence))
+                format!(
+                    "{}<br/><a href=\"{address}\"><img src=\"{address}\" alt=\"\" width=\"240\"/></a>",
+                    escaped(&row.sentence)
+                )
             }
             (None, _) => escaped(&row.sentence),
         };
@@ -164,8 +167,14 @@ impl OverviewRow {
 }
 
 /// Names of the columns, and the class of those that hold numbers.
-const COLUMNS: [(&str, &str); 6] =
-    [("file", ""), ("verdict", ""), ("peak allocated", "n"), ("peak reserved", "n"), ("largest free block", "n"), ("what it was", "")];
+const COLUMNS: [(&str, &str); 6] = [
+    ("file", ""),
+    ("verdict", ""),
+    ("peak allocated", "n"),
+    ("peak reserved", "n"),
+    ("largest free block", "n"),
+    ("what it was", ""),
+];
 
 fn counted(files: usize) -> String {
     if files == 1 { "1 snapshot".to_owned() } else { format!("{files} snapshots") }

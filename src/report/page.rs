@@ -136,15 +136,29 @@ enum What {
     /// A thin line across.
     Rule,
     /// Words that wrap, behind so much room at the left; with a stroke at their left for what the user said.
-    Words { runs: Vec<Run>, indent: f32, stroke: bool },
+    Words {
+        runs: Vec<Run>,
+        indent: f32,
+        stroke: bool,
+    },
     /// Words that wrap, with a word that stands alone at their left.
-    Hanging { lead: Run, runs: Vec<Run> },
+    Hanging {
+        lead: Run,
+        runs: Vec<Run>,
+    },
     /// Words that stay together pair by pair.
     Pairs(Vec<Vec<Run>>),
     /// A row of a table.
-    Row { patch: Option<Patch>, cells: Vec<Cell>, rest: Vec<Run> },
+    Row {
+        patch: Option<Patch>,
+        cells: Vec<Cell>,
+        rest: Vec<Run>,
+    },
     /// A picture, and the raster in it.
-    Picture { drawing: Drawing, raster: Option<usize> },
+    Picture {
+        drawing: Drawing,
+        raster: Option<usize>,
+    },
     /// Patches of colour with their names.
     Legend(Vec<(BlockColour, String)>),
 }
@@ -201,13 +215,8 @@ impl Page<'_> {
     }
 
     fn tall(&self, wanted: f32) -> Result<RgbaImage, ReportError> {
-        let mut heights = Heights {
-            timeline: TIMELINE_PT,
-            charts: CHARTS_PT,
-            layout: LAYOUT_PT,
-            most_layout: MOST_LAYOUT_PT,
-            flame: FLAME_PT,
-        };
+        let mut heights =
+            Heights { timeline: TIMELINE_PT, charts: CHARTS_PT, layout: LAYOUT_PT, most_layout: MOST_LAYOUT_PT, flame: FLAME_PT };
         let mut flow = self.flow(heights)?;
         let mut used = self.height(&flow);
         if used < wanted {
@@ -237,13 +246,8 @@ impl Page<'_> {
         let most = (room - 110.0).max(120.0);
         // On a low page the two pictures over time stand one below the other.
         let (timeline, charts) = if room < 800.0 { (235.0, 220.0) } else { (TIMELINE_PT, CHARTS_PT) };
-        let flow = self.flow(Heights {
-            timeline,
-            charts,
-            layout: LAYOUT_PT.min(most),
-            most_layout: most,
-            flame: FLAME_PT.min(most),
-        })?;
+        let flow =
+            self.flow(Heights { timeline, charts, layout: LAYOUT_PT.min(most), most_layout: most, flame: FLAME_PT.min(most) })?;
         let pages = cut(&flow.blocks, &self.measure(&flow), room);
         let count = pages.len();
         let mut pictures = Vec::with_capacity(count);
@@ -281,9 +285,8 @@ impl Page<'_> {
         let mut textures: Vec<TextureHandle> = Vec::new();
         let canvas = paint::render(vec2(self.width, height), self.scale, ground, |ui| {
             if textures.is_empty() {
-                let load = |raster: &Raster| {
-                    ui.ctx().load_texture("raster", paint::texture_image(raster), TextureOptions::NEAREST)
-                };
+                let load =
+                    |raster: &Raster| ui.ctx().load_texture("raster", paint::texture_image(raster), TextureOptions::NEAREST);
                 textures = flow.rasters.iter().map(load).collect();
             }
             let mut y = MARGIN_PT;
@@ -390,7 +393,8 @@ impl Page<'_> {
         }
         if account.lacks_card() {
             flow.put(What::Space(4.0));
-            let words = "The card's size is not in the snapshot: a log of the failure or the size itself would tell what others held.";
+            let words =
+                "The card's size is not in the snapshot: a log of the failure or the size itself would tell what others held.";
             flow.words(words, SMALL, Ink::WeakText);
         }
     }
@@ -399,8 +403,7 @@ impl Page<'_> {
         if !self.shows(Section::Timeline) {
             return Ok(());
         }
-        let drawn =
-            pictures::timeline(self.material, self.inner(), heights.timeline, self.scale, self.palette, self.progress)?;
+        let drawn = pictures::timeline(self.material, self.inner(), heights.timeline, self.scale, self.palette, self.progress)?;
         let Some((drawing, raster)) = drawn else { return Ok(()) };
         let colours = match self.material.inks.by() {
             ColourBy::Stack => "one colour a stack, the same in every picture and file".to_owned(),
@@ -462,16 +465,14 @@ impl Page<'_> {
                 Severity::Cause if self.model.failed() => Ink::Oom,
                 _ => Ink::WeakText,
             };
+            let first = flow.blocks.len();
             let lead = (finding.severity.name().to_owned(), NORMAL, ink);
             flow.put(What::Hanging { lead, runs: vec![(finding.sentence.clone(), NORMAL, Ink::Text)] });
             for row in finding.stacks.iter().take(FINDING_STACKS).filter(|_| finding.rule != "pinned") {
                 flow.put(self.stack_row(row, None, HANG_PT));
             }
             if !finding.suggestion.is_empty() {
-                let runs = vec![
-                    ("Try: ".to_owned(), NORMAL, Ink::WeakText),
-                    (finding.suggestion.clone(), NORMAL, Ink::Text),
-                ];
+                let runs = vec![("Try: ".to_owned(), NORMAL, Ink::WeakText), (finding.suggestion.clone(), NORMAL, Ink::Text)];
                 flow.put(What::Space(2.0));
                 flow.put(What::Words { runs, indent: HANG_PT, stroke: false });
             }
@@ -480,6 +481,9 @@ impl Page<'_> {
                 flow.put(What::Space(2.0));
                 flow.put(What::Words { runs: vec![(words, SMALL, Ink::WeakText)], indent: HANG_PT, stroke: false });
             }
+            // What belongs to one finding stays on one page.
+            let last = flow.blocks.len().saturating_sub(1);
+            flow.blocks[first..last].iter_mut().for_each(|block| block.keep = true);
         }
     }
 
@@ -526,8 +530,7 @@ impl Page<'_> {
             cells[0].width = 72.0;
             cells.insert(0, left(indent, "", Ink::Text));
         }
-        let rest =
-            vec![(format!("{}   ", row.place), NORMAL, Ink::Text), (row.callers.clone(), NORMAL, Ink::WeakText)];
+        let rest = vec![(format!("{}   ", row.place), NORMAL, Ink::Text), (row.callers.clone(), NORMAL, Ink::WeakText)];
         What::Row { patch: Some(patch).filter(|_| indent == 0.0), cells, rest }
     }
 
@@ -553,14 +556,21 @@ impl Page<'_> {
         let same = states.moment.event == states.dump.event;
         let aside = match (same, self.model.failed()) {
             (true, _) => "the file was written at this moment".to_owned(),
-            (false, true) => "once an exception is caught, Python frees what its frames held: the dump tells little about the failure".to_owned(),
+            (false, true) => {
+                "once an exception is caught, Python frees what its frames held: the dump tells little about the failure"
+                    .to_owned()
+            }
             (false, false) => format!("{} and when the file was written", self.model.moment.words),
         };
         flow.head(Section::States.title(), &aside);
         let column = |words: String, ink| right(130.0, words, ink);
         if !same {
             let moment = if self.model.failed() { "at the failure" } else { "at the moment" };
-            let cells = vec![left(220.0, "", Ink::WeakText), column(moment.to_owned(), Ink::WeakText), column("at the dump".to_owned(), Ink::WeakText)];
+            let cells = vec![
+                left(220.0, "", Ink::WeakText),
+                column(moment.to_owned(), Ink::WeakText),
+                column("at the dump".to_owned(), Ink::WeakText),
+            ];
             flow.keep(What::Row { patch: None, cells, rest: Vec::new() });
         }
         for ((name, here, is_bytes), (_, there, _)) in states.moment.rows().into_iter().zip(states.dump.rows()) {

@@ -11,7 +11,7 @@ use crate::chart::axis::duration_label;
 use crate::chart::ink::content_hashes;
 use crate::chart::series::markers;
 use crate::chart::text::{date_time, file_name, own_frames, short_path, telling_frame};
-use crate::chart::{PartLook, BlockColour};
+use crate::chart::{BlockColour, PartLook};
 use crate::model::{DeviceMemory, FrameId, Item, Position, Snapshot, StackId, Warnings};
 use crate::replay::MemoryState;
 use crate::report::material::Material;
@@ -601,7 +601,11 @@ fn aside(case: &Case, position: Position) -> String {
         return String::new();
     }
     let event = grouped(u64::try_from(case.at.event_number()).unwrap_or(0));
-    if case.request.is_some() { format!("of the last failure, at event {event}") } else { format!("of the peak, at event {event}") }
+    if case.request.is_some() {
+        format!("of the last failure, at event {event}")
+    } else {
+        format!("of the peak, at event {event}")
+    }
 }
 
 fn with_aside(sentence: &str, aside: &str) -> String {
@@ -632,7 +636,11 @@ fn moment(material: &Material<'_>) -> MomentInfo {
         // PyTorch's own message names the segment it asked the driver for, the event the rounded request.
         let segment = snapshot.settings.segment_size(entry.size);
         let asked = if segment == entry.size { String::new() } else { format!(" (a new segment of {})", Bytes(segment)) };
-        format!("Out of memory {words}: {}{asked} wanted, {sums}, {} left on the device.", Bytes(entry.size), Bytes(entry.address))
+        format!(
+            "Out of memory {words}: {}{asked} wanted, {sums}, {} left on the device.",
+            Bytes(entry.size),
+            Bytes(entry.address)
+        )
     } else if !memory.is_used() {
         format!("This snapshot holds neither events nor segments of {}.", memory.title())
     } else if !memory.has_history() {
@@ -817,7 +825,9 @@ mod tests {
             callers: String::new(),
             colour: BlockColour::NoStack,
         };
-        for (rows, further, shown, rest) in [(3, 0, 3, (0, 0, 0)), (4, 0, 4, (0, 0, 0)), (5, 0, 3, (2, 1, 2)), (4, 7, 3, (8, 101, 10))] {
+        for (rows, further, shown, rest) in
+            [(3, 0, 3, (0, 0, 0)), (4, 0, 4, (0, 0, 0)), (5, 0, 3, (2, 1, 2)), (4, 7, 3, (8, 101, 10))]
+        {
             let info = StacksInfo {
                 allocated: 0,
                 rows: (0..rows).rev().map(row).collect(),

@@ -7,7 +7,9 @@ use crate::base::{Cancelled, Progress};
 use crate::chart::flame::{self, FlameColour, FlameInks, FlameInput, LEVEL_PT};
 use crate::chart::series::all_series;
 use crate::chart::usage::{self, PlacedRaster};
-use crate::chart::{Drawing, Group, LinesInput, Palette, PartLook, SegmentMapInput, Series, Unit, UsageInput, lines, parts_bar, segment_map};
+use crate::chart::{
+    Drawing, Group, LinesInput, Palette, PartLook, SegmentMapInput, Series, Unit, UsageInput, lines, parts_bar, segment_map,
+};
 use crate::raster::{Raster, StackRaster};
 use crate::report::material::Material;
 use crate::report::page_model::AccountInfo;

@@ -61,12 +61,8 @@ pub fn value(ink: Ink, palette: Palette) -> String {
 /// A drawing as an `svg` element. `raster` holds the addresses of its raster in light and dark, where it has one.
 pub fn svg(drawing: &Drawing, name: &str, colours: &mut Colours, raster: Option<[&str; 2]>) -> String {
     let (width, height) = (drawing.width_pt, drawing.height_pt);
-    let mut out = format!(
-        "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">",
-        number(width),
-        number(height),
-        escaped(name)
-    );
+    let mut out =
+        format!("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">", number(width), number(height), escaped(name));
     // Boxes of one ink in a row are one path.
     let mut boxes = Boxes::default();
     for mark in &drawing.marks {
@@ -171,7 +167,7 @@ fn one(mark: &Mark, colours: &mut Colours, raster: Option<[&str; 2]>, out: &mut 
                 "<text x=\"{}\" y=\"{}\" dy=\"{shift}\" text-anchor=\"{anchor}\" font-size=\"{}\" fill=\"var(--c{row})\">{}</text>",
                 number(at[0]),
                 number(at[1]),
-                number(size.points()),
+                number(size.points() * 0.95),
                 escaped(&words)
             );
         }

@@ -10,6 +10,7 @@ mod format;
 mod naive;
 mod picture;
 mod picture_views;
+mod report;
 mod samples;
 mod tables;
 mod truth;

@@ -455,7 +455,7 @@ fn a_page_is_written_whatever_the_file_holds() {
     for (name, snapshot, least_height) in [("tiny", tiny(), 1200), ("segments only", segments_only, 700), ("empty", empty, 80)] {
         let replays: Vec<Replay> = snapshot.devices.as_slice().iter().map(Replay::new).collect();
         for (theme, colour_by, scale) in [(Theme::Light, ColourBy::Stack, 1.0), (Theme::Dark, ColourBy::State, 0.5)] {
-            let options = ReportOptions { width_pt: 900, height_pt: 1200, scale, theme, colour_by };
+            let options = ReportOptions { width_pt: 900, height_pt: 1200, scale, theme, colour_by, ..ReportOptions::default() };
             let subject =
                 ReportSubject { snapshot: &snapshot, replays: &replays, device: DeviceId(0), position: Position::NEVER };
             let mut file = Vec::new();

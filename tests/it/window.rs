@@ -36,7 +36,7 @@ impl TestRenderer for Cpu {
 }
 
 /// Ticks until nothing is under way.
-fn settle(session: &mut Session) {
+pub(crate) fn settle(session: &mut Session) {
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut now = 0.0;
     loop {
