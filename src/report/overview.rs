@@ -28,7 +28,7 @@ pub struct OverviewRow {
     pub title: &'static str,
     /// Whether its moment is a failure.
     pub failed: bool,
-    /// The first sentence of its page.
+    /// What its page says first.
     pub sentence: String,
     /// The most that was allocated.
     pub peak_allocated: u64,
@@ -44,6 +44,9 @@ impl OverviewRow {
     /// The row of a page.
     pub fn of(model: &PageModel, page: String) -> OverviewRow {
         let verdict = model.verdict.as_ref();
+        let (first, more) = model.headline();
+        // That nothing failed stands in the verdict's column; what was live is more to say.
+        let sentence = if model.failed() { first } else { more.into_iter().next().unwrap_or(first) };
         OverviewRow {
             file: model.file.clone(),
             page: Some(page),
@@ -51,7 +54,7 @@ impl OverviewRow {
             verdict: verdict.map(|verdict| verdict.verdict),
             title: verdict.map_or("", |verdict| verdict.title),
             failed: model.failed(),
-            sentence: model.headline().0,
+            sentence,
             peak_allocated: model.peak_allocated.bytes,
             peak_reserved: model.peak_reserved.bytes,
             largest_free_block: model.largest_free_block,

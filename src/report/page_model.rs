@@ -662,15 +662,17 @@ fn moment(material: &Material<'_>) -> MomentInfo {
 fn account(material: &Material<'_>) -> AccountInfo {
     let account = &material.accounting;
     let parts = account.parts().map(|(name, bytes)| {
-        let (label, meaning, look) = part_words(name);
+        let (label, meaning, look) = part_words(name, account.device_free.is_some());
         PartInfo { name, label, meaning, bytes, look }
     });
     let rest = account.within().saturating_sub(account.sum());
     AccountInfo { within: account.within(), capacity: account.capacity, parts: parts.to_vec(), rest }
 }
 
-fn part_words(name: &'static str) -> (&'static str, &'static str, PartLook) {
+fn part_words(name: &'static str, failed: bool) -> (&'static str, &'static str, PartLook) {
     match name {
+        "free_usable" if !failed => ("free", "gaps of the default pool", PartLook::Usable),
+        "free_trapped" if !failed => ("free in private pools", "gaps that serve only their own pool", PartLook::Trapped),
         "live_requested" => ("live", "what the program asked for, in blocks in use", PartLook::Live),
         "rounding" => ("rounding", "added to these blocks, or not split off", PartLook::Rounding),
         "pending_free" => ("pending free", "given back, still waiting for another stream", PartLook::Pending),

@@ -441,7 +441,7 @@ struct Asking {
     sent: Option<Command>,
 }
 
-fn asking() -> Harness<'static, Asking> {
+fn asking(size: [f32; 2]) -> Harness<'static, Asking> {
     let session = crate::window::opened(&["fragmentation_oom"]);
     let show = |ui: &mut egui::Ui, state: &mut Asking| {
         let tokens = Tokens::of(state.session.theme());
@@ -453,7 +453,7 @@ fn asking() -> Harness<'static, Asking> {
     let mut state = Asking { session, dialog: ReportDialog::default(), sent: None };
     let tokens = Tokens::of(state.session.theme());
     state.dialog.open(&Cx { session: &state.session, tokens: &tokens });
-    let mut harness = Harness::builder().with_size([900.0, 800.0]).build_ui_state(show, state);
+    let mut harness = Harness::builder().with_size(size).renderer(crate::picture::Cpu::default()).build_ui_state(show, state);
     harness.run_steps(4);
     harness
 }
@@ -461,8 +461,9 @@ fn asking() -> Harness<'static, Asking> {
 #[test]
 fn the_dialog_asks_for_what_the_kind_needs() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut window = asking();
+    let mut window = asking([900.0, 800.0]);
     assert!(window.state().dialog.is_open());
+    window.render().expect("painted");
     for (kind, pages, theme) in
         [(".md  for a ticket", false, false), (".html  page for browsers", false, true), (".png  picture", true, true)]
     {
@@ -479,7 +480,7 @@ fn the_dialog_asks_for_what_the_kind_needs() {
     window.run_steps(3);
     assert!(!window.state().dialog.is_open());
     let Some(Command::ExportReportWith { path, moment, options }) = window.state().sent.clone() else { panic!("a command") };
-    assert_eq!((path.to_str(), moment), (Some("fragmentation_oom-report.png"), None));
+    assert_eq!((path.to_str(), moment), (Some("Out_of_memory_by_fragmentation-report.png"), None));
     assert_eq!((options.pages, options.theme, options.scale), (Pages::A4, Theme::Dark, 1.0));
     assert!(!options.sections.has(Section::Layout) && options.sections.has(Section::Flame));
     let session = &mut window.state_mut().session;
@@ -505,7 +506,10 @@ fn the_dialog_asks_for_what_the_kind_needs() {
 
 #[test]
 fn the_dialog_can_be_left() {
-    let mut window = asking();
+    let mut window = asking([640.0, 420.0]);
+    window.render().expect("painted");
+    let button = window.get_by_label("Cancel").rect();
+    assert!(egui::Rect::from_min_size(egui::Pos2::ZERO, egui::vec2(640.0, 420.0)).contains_rect(button), "{button:?}");
     window.get_by_label("Cancel").click();
     window.run_steps(3);
     assert!(!window.state().dialog.is_open() && window.state().sent.is_none());

@@ -85,7 +85,7 @@ impl ReportDialog {
         }
         let (mut save, mut cancel) = (false, false);
         let modal = Modal::new(egui::Id::unique("report")).show(ui.ctx(), |ui| {
-            ui.set_width(130.0 * UNIT);
+            ui.set_width(134.0 * UNIT);
             ui.strong("Save a report");
             ui.add_space(UNIT);
             // A low window scrolls the questions, never the buttons.
