@@ -3,9 +3,11 @@
 //! [`REPORTS`] is the register: one line a kind of file, in the order the help shows them. [`FLAMES`] is the one of
 //! flame graphs as files.
 
+mod compose;
 pub mod flame;
 pub mod flame_png;
 pub mod flame_svg;
+mod flow;
 pub mod folded;
 pub mod html;
 pub mod json;
@@ -13,6 +15,7 @@ pub mod markdown;
 pub mod material;
 pub mod overview;
 pub mod page;
+mod page_facts;
 pub mod page_json;
 pub mod page_model;
 pub mod pictures;
