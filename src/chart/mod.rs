@@ -11,7 +11,9 @@ pub mod flame;
 pub mod flame_words;
 pub mod histogram;
 pub mod ink;
+pub mod lines;
 pub mod moments;
+pub mod palette;
 pub mod parts_bar;
 pub mod segment_map;
 pub mod series;
@@ -25,6 +27,8 @@ pub use drawing::{Anchor, Area, Drawing, Fit, Mark, RasterSlot, Shape, TextSize}
 pub use flame::{FlameColour, FlameDrawing, FlameHit, FlameInks, FlameInput, FlameShape};
 pub use histogram::HistogramInput;
 pub use ink::{BlockColour, ColourBy, Ink, Inks, Palette, Theme};
+pub use lines::LinesInput;
+pub use parts_bar::PartLook;
 pub use segment_map::{SegmentMapDrawing, SegmentMapInput};
 pub use series::{Group, GroupData, Marker, MarkerKind, Per, Series, Unit};
 pub use usage::{PlacedRaster, UsageFrame, UsageInput};

@@ -85,7 +85,7 @@ pub struct UsageFrame {
 }
 
 /// Room for the byte labels at the left.
-const LEFT_PT: f32 = 68.0;
+pub(crate) const LEFT_PT: f32 = 68.0;
 /// Room above the plot, for the heads of marks.
 const TOP_PT: f32 = 14.0;
 /// Height of the axis labels.

@@ -53,6 +53,6 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
     };
     let (Some(out), Some(file)) = (instead, first) else { bail!("{why}; {WITHOUT_WINDOW}") };
     output::note(&format!("{why}; writing the report instead"));
-    report::write(&file, None, Moment::Telling, out, &ReportOptions::default())?;
+    report::write(&file, None, Moment::Telling, out, &ReportOptions::paper())?;
     Ok(Outcome::Done)
 }

@@ -74,7 +74,7 @@ pub fn answer<Q: Query>(asked: &Asked<'_>, params: &Q::Params) -> Result<Q::Answ
 }
 
 /// Runs work with a progress line on standard error, where that is a terminal.
-fn watched<T>(work: impl FnOnce(&Progress) -> T) -> T {
+pub fn watched<T>(work: impl FnOnce(&Progress) -> T) -> T {
     let progress = Progress::new();
     if !io::stderr().is_terminal() {
         return work(&progress);

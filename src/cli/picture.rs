@@ -7,6 +7,7 @@ use clap::{Arg, ArgMatches, Command};
 /// Adds them; `size` says what the size means.
 pub fn arguments(command: Command, size_help: &'static str) -> Command {
     command
+        .next_help_heading("Picture")
         .arg(Arg::new("size").long("size").value_name("WxH").value_parser(size).help(size_help))
         .arg(Arg::new("scale").long("scale").value_name("N").value_parser(scale).help("Pixels a point, 0.25 to 8"))
         .arg(Arg::new("theme").long("theme").value_name("THEME").value_parser(["light", "dark"]).help("Light or dark"))

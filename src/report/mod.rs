@@ -4,26 +4,37 @@
 //! flame graphs as files.
 
 pub mod block_csv;
-pub mod facts;
+mod compose;
 pub mod flame;
 pub mod flame_png;
 pub mod flame_svg;
+mod flow;
 pub mod folded;
+pub mod html;
 pub mod json;
+pub mod markdown;
+pub mod material;
 pub mod memory_summary;
+pub mod overview;
 pub mod page;
+mod page_facts;
+pub mod page_json;
+pub mod page_model;
+pub mod pictures;
 pub mod png;
 #[expect(clippy::module_inception, reason = "every wing names its contract's file after itself")]
 pub mod report;
 pub mod speedscope;
+pub mod svg;
 pub mod why_json;
 
 pub use flame::{FlameReport, FlameSubject};
 pub use page::render_report;
-pub use report::{Report, ReportError, ReportOptions, ReportSubject};
+pub use page_model::{PageModel, Printed};
+pub use report::{Pages, Report, ReportError, ReportOptions, ReportSubject, Section, Sections, page_path};
 
 /// All kinds of report.
-pub const REPORTS: &[&dyn Report] = &[&png::Png];
+pub const REPORTS: &[&dyn Report] = &[&png::Png, &html::Html, &markdown::Markdown, &page_json::PageJson];
 
 /// The report of a file extension, letter case ignored.
 pub fn report_of_extension(extension: &str) -> Option<&'static dyn Report> {

@@ -14,7 +14,7 @@ pub fn write_why(snapshot: &Snapshot, cases: &[(i32, &Case)], out: &mut dyn Writ
 }
 
 #[derive(Serialize)]
-struct CaseInfo<'a> {
+pub(crate) struct CaseInfo<'a> {
     file: &'a str,
     device: i32,
     /// Null where nothing failed.
@@ -32,7 +32,7 @@ struct CaseInfo<'a> {
 }
 
 impl<'a> CaseInfo<'a> {
-    fn of(snapshot: &'a Snapshot, device: i32, case: &'a Case) -> CaseInfo<'a> {
+    pub(crate) fn of(snapshot: &'a Snapshot, device: i32, case: &'a Case) -> CaseInfo<'a> {
         CaseInfo {
             file: &snapshot.origin.name,
             device,

@@ -1,9 +1,10 @@
 //! Every way to change anything. Views send these; `Session::apply` is the one place that acts on them.
 
-use crate::analysis::BlockTableParams;
 use crate::analysis::diagnosis::DiagnosisParams;
+use crate::analysis::{BlockTableParams, Moment};
 use crate::chart::{ColourBy, Theme, TimeAxis};
 use crate::model::{DeviceId, Item, Position};
+use crate::report::ReportOptions;
 use crate::session::document::DocumentId;
 use crate::session::export::PictureWork;
 use crate::session::jobs::JobId;
@@ -110,8 +111,15 @@ pub enum Command {
     Dismiss(u64),
     /// Asks where to save through the system's dialog; what was picked is [`crate::session::Session::target`].
     AskTarget(String),
-    /// Writes the report of the moment at the cursor.
-    ExportReport(PathBuf),
+    /// Writes a report.
+    ExportReport {
+        /// Where to; the ending says what kind.
+        path: PathBuf,
+        /// The moment; none: the one at the cursor.
+        moment: Option<Moment>,
+        /// How it looks and what it holds; its date is set when it is written.
+        options: Box<ReportOptions>,
+    },
     /// Writes a table of blocks as CSV.
     SaveTable {
         /// Where to.

@@ -2,11 +2,11 @@
 //!
 //! Always: a file is written beside its name first and then put in place, so a failure leaves no half file.
 
-use crate::analysis::{Asked, BlockTable, BlockTableParams, Query as _, Subject};
+use crate::analysis::{Asked, BlockTable, BlockTableParams, Moment, Query as _, Subject, UsageTimeline};
 use crate::base::grouped;
 use crate::paint::Canvas;
 use crate::report::block_csv::{self, CsvError, TextForm};
-use crate::report::{self, ReportOptions, ReportSubject};
+use crate::report::{self, Pages, ReportError, ReportOptions, ReportSubject};
 use crate::session::apply::NO_DIALOG;
 use crate::session::jobs::{JobError, JobSpec, Lane};
 use crate::session::{Message, Session};
@@ -60,20 +60,14 @@ impl Session {
         });
     }
 
-    pub(super) fn export_report(&mut self, path: PathBuf) {
+    pub(super) fn export_report(&mut self, path: PathBuf, moment: Option<Moment>, options: ReportOptions) {
         let Some((document, device, _)) = self.front() else { return };
         let (snapshot, replays) = (Arc::clone(&document.snapshot), document.replays.clone());
         let Some(replays) = replays else {
             self.note("The file is still being read: export the report when it is done.", true);
             return;
         };
-        let position = self.workspace.place().map(|place| place.cursor).unwrap_or_default();
-        let options = ReportOptions {
-            theme: self.theme(),
-            colour_by: self.workspace.colour_by,
-            categories: self.categories.clone(),
-            ..ReportOptions::default()
-        };
+        let cursor = self.workspace.place().map(|place| place.cursor).unwrap_or_default();
         let spec = JobSpec { title: "writing the report".into(), slot: None, lane: Lane::Own, listed: true };
         self.jobs.start(spec, move |cx| {
             let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");
@@ -81,11 +75,30 @@ impl Session {
                 let known: Vec<_> = report::REPORTS.iter().map(|report| format!(".{}", report.extension())).collect();
                 return Err(failed(&path, &format!("its name must end in one of {}", known.join(", "))));
             };
+            let memory = &snapshot.devices[device];
+            let position = match moment {
+                None => cursor,
+                Some(moment) => {
+                    let timeline = UsageTimeline::of(memory, &cx.progress)?;
+                    moment.position(memory, &timeline).map_err(|error| failed(&path, &error))?
+                }
+            };
+            let pages = if report.has_pages() { options.pages } else { Pages::Tall };
+            let options = ReportOptions { written_us: now_us(), pages, ..options };
             let subject = ReportSubject { snapshot: &snapshot, replays: &replays, device, position };
-            let mut bytes = Vec::new();
-            report.write(&subject, &options, &mut bytes).map_err(|error| failed(&path, &error))?;
-            write_whole(&path, &bytes)?;
-            cx.send(Message::Note { text: format!("Report written to {}.", path.display()), is_error: false });
+            let printed = report.files(&subject, &options, &cx.progress).map_err(|error| match error {
+                ReportError::Cancelled(cancelled) => JobError::from(cancelled),
+                error => failed(&path, &error),
+            })?;
+            for (number, bytes) in printed.files.iter().enumerate() {
+                let path = if pages == Pages::Tall { path.clone() } else { report::page_path(&path, number + 1) };
+                write_whole(&path, bytes)?;
+            }
+            let text = match printed.files.len() {
+                1 => format!("Report written to {}.", path.display()),
+                n => format!("Report written to {n} files beside {}.", report::page_path(&path, 1).display()),
+            };
+            cx.send(Message::Note { text, is_error: false });
             Ok(())
         });
     }
@@ -151,6 +164,12 @@ impl Session {
             Ok(())
         });
     }
+}
+
+/// Now, in Unix µs.
+fn now_us() -> Option<i64> {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_micros()).ok()
 }
 
 fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), JobError> {

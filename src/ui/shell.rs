@@ -7,6 +7,7 @@ use crate::ui::panels::export::{Export, ExportDialog};
 use crate::ui::panels::find::FindBar;
 use crate::ui::panels::help::{Help, HelpPage};
 use crate::ui::panels::palette::{CommandPalette, Deed};
+use crate::ui::panels::report_dialog::ReportDialog;
 use crate::ui::panels::save_picture::SavePicture;
 use crate::ui::panels::welcome::Welcome;
 use crate::ui::panels::{banner, documents, jobs, scrubber};
@@ -29,6 +30,7 @@ pub struct Shell {
     welcome: Welcome,
     palette: CommandPalette,
     export: ExportDialog,
+    report: ReportDialog,
     save_picture: SavePicture,
     help: Help,
     find: FindBar,
@@ -53,6 +55,7 @@ impl Shell {
             welcome: Welcome::default(),
             palette: CommandPalette::default(),
             export: ExportDialog::default(),
+            report: ReportDialog::default(),
             save_picture: SavePicture::default(),
             help: Help::default(),
             find: FindBar::default(),
@@ -85,6 +88,7 @@ impl Shell {
         // What lies on top has the keys: Esc closes it and does nothing else.
         let covered = self.palette.is_open()
             || self.export.is_open()
+            || self.report.is_open()
             || self.save_picture.is_open()
             || self.help.is_open()
             || ui.ctx().memory(|memory| memory.top_modal_layer().is_some());
@@ -134,10 +138,12 @@ impl Shell {
             self.ask_picture(&cx, id);
         }
         match self.export.show(ui, &cx) {
-            Some((Export::Report, path)) => cx.send(Command::ExportReport(path)),
             Some((Export::Categories, path)) => cx.send(Command::LoadCategories(path)),
             // Tables ask by themselves.
             Some((Export::Table(_), _)) | None => {}
+        }
+        if let Some(command) = self.report.show(ui, &cx) {
+            cx.send(command);
         }
         self.save_picture.show(ui, &cx, |class| self.layout.twin(class));
         self.help.show(ui, &cx);
@@ -208,7 +214,7 @@ impl Shell {
             ui.separator();
             let open = cx.session.workspace().active;
             ui.add_enabled_ui(open.is_some(), |ui| {
-                if item(ui, cx, "Export report as PNG…", "") {
+                if item(ui, cx, "Export report…", "") {
                     self.act(ui, cx, Deed::ExportReport);
                 }
                 if item(ui, cx, "Save a picture of this view…", "Ctrl+E") {
@@ -316,7 +322,7 @@ impl Shell {
                 self.keep_layout(cx, String::new());
             }
             Deed::Find => self.find.open(),
-            Deed::ExportReport => self.export.open(Export::Report, cx),
+            Deed::ExportReport => self.report.open(cx),
             Deed::LoadCategories => self.export.open(Export::Categories, cx),
             Deed::ExportView => {
                 if let Some(id) = self.layout.view_at(ui.input(|input| input.pointer.hover_pos())) {

@@ -235,6 +235,7 @@ fn what_cannot_be_done_is_said_in_a_sentence() {
     let garbage = put("garbage.pickle", &(0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect::<Vec<_>>());
     let checkpoint = put("model.pt", &checkpoint());
     let training = path("training");
+    let nothing_fits = folder.path().join("*.nothing").to_string_lossy().into_owned();
     let unwritable = folder.path().join("no/such/folder/x.png").to_string_lossy().into_owned();
     for (arguments, parts) in [
         (&["info", &missing][..], &["missing.pickle"][..]),
@@ -260,6 +261,18 @@ fn what_cannot_be_done_is_said_in_a_sentence() {
         (&["report", &training, "-o", "x.png", "--size", "large"], &["1600x1000"]),
         (&["report", &training, "-o", "x.png", "--size", "4294967295x4294967295"], &["too large"]),
         (&["report", &training, "-o", "x.png", "--size", "10000x10000", "--scale", "8"], &["too large"]),
+        (&["report", &training, "-o", "x.md", "--pages", "a4"], &["only a picture", ".png"]),
+        (&["report", &training, "-o", "x.md", "--pages", "a3"], &["a3", "16x9"]),
+        (&["report", &training, "-o", "x.md", "--sections", "verdict,pictures"], &["pictures", "timeline, charts"]),
+        (&["report", &training, "-o", "x.md", "--window", "5"], &["FROM..TO", "1000..5000"]),
+        (&["report", &training, "-o", "x.md", "--window", "9..5"], &["ends before it begins"]),
+        (&["report", &training, "-o", "x.md", "--from", "oom"], &["no OOM"]),
+        (&["report", &training, "-o", "x.md", "--from", "then"], &["peak-reserved"]),
+        (&["report", &training, "-o", "x.md", "--from", "peak", "--window", "1..2"], &["cannot be used with"]),
+        (&["report", &training, "-o", "x.md", "--capacity", "lots"], &["80GiB"]),
+        (&["report", &training, "-o", "x.md", "--log", "no.log"], &["no.log cannot be read"]),
+        (&["report", &nothing_fits, "-o", "x.md"], &["no file is called"]),
+        (&["report", &training, "-o", "x{}"], &["no report is called x{}"]),
         (&["report", &training, "-o", "x\u{1b}[31m\u{202e}.docx"], &["called x [31m .docx"]),
         (&["open", "--or-report", "x.png"], &["needs a file"]),
     ] {
@@ -379,6 +392,63 @@ fn a_report_is_a_picture() {
         assert!(output.stdout.is_empty());
         is_png(Path::new(&out));
     }
+}
+
+#[test]
+fn many_files_have_a_page_each_and_an_overview() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (good, other) = (path("private_pools"), path("fragmentation_oom"));
+    let one_letter_off = other.replace("fragmentation_oom", "fragmentation_oo?");
+    for (out, pages, overview) in [
+        (at("html/"), &["html/private_pools.html", "html/fragmentation_oom.html"][..], "html/index.html"),
+        (at("md/{}.md"), &["md/private_pools.md", "md/fragmentation_oom.md"], "md/index.md"),
+        (at("png/p-{}.png"), &["png/p-private_pools.png", "png/p-fragmentation_oom.png"], "png/index.html"),
+        (at("json/{}.json"), &["json/private_pools.json", "json/fragmentation_oom.json"], "json/index.json"),
+    ] {
+        let output = fragscope(&["report", &good, "no_such_file.pickle", &one_letter_off, "-o", &out, "--scale", "0.5"]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("no_such_file.pickle") && said.contains(overview), "{said}");
+        let index = std::fs::read_to_string(folder.path().join(overview)).expect("an overview");
+        for page in pages {
+            assert!(folder.path().join(page).is_file(), "{page}: {said}");
+            let name = page.rsplit('/').next().unwrap_or_default();
+            assert!(index.contains(name), "{name} in {index}");
+        }
+        assert!(index.contains("no_such_file.pickle") && index.contains("ragmentation"), "{index}");
+    }
+    let same = fragscope(&["report", &good, &good, "-o", &at("twice/{}.md")]);
+    assert_eq!(same.status.code(), Some(0), "{}", text(&same.stderr));
+    for name in ["private_pools.md", "private_pools-2.md", "index.md"] {
+        assert!(folder.path().join("twice").join(name).is_file(), "{name}");
+    }
+    let alone = fragscope(&["report", &good, "-o", &at("alone/{}.md")]);
+    assert!(alone.status.success() && !folder.path().join("alone/index.md").exists());
+    let pages = fragscope(&["report", &good, "-o", &at("p.png"), "--pages", "16x9", "--scale", "0.5"]);
+    assert!(pages.status.success() && !folder.path().join("p.png").exists());
+    is_png(&folder.path().join("p-1.png"));
+    is_png(&folder.path().join("p-2.png"));
+}
+
+#[test]
+fn a_report_knows_what_the_log_and_the_user_know() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("r.json");
+    let (file, to) = (path("fragmentation_oom"), out.to_string_lossy().into_owned());
+    let arguments = [
+        &["report", &file, "-o", &to][..],
+        &["--capacity", "8GiB", "--note", "node 14", "--sections", "accounting,verdict", "--window", "start..oom"],
+    ];
+    let output = program(&arguments.concat()).env("SOURCE_DATE_EPOCH", "86400").output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let page: Value = serde_json::from_slice(&std::fs::read(&out).expect("written")).expect("JSON");
+    assert_eq!(page["report"]["written_us"], 86_400_000_000u64);
+    assert_eq!((&page["note"], &page["accounting"]["capacity"]), (&Value::from("node 14"), &Value::from(8u64 << 30)));
+    assert_eq!((&page["window"]["from_event"], &page["window"]["to_event"]), (&Value::from(-1), &Value::from(35_572)));
+    assert!(page["stacks"].is_null() && page["verdict"]["of_moment"] == true);
+    let why = json(&["why", &file, "--json", "--capacity", "8GiB"]);
+    assert_eq!(page["why"], why, "the same objects as `why`");
 }
 
 fn is_png(path: &Path) {

@@ -15,6 +15,7 @@ mod moments;
 mod naive;
 mod picture;
 mod picture_views;
+mod report;
 mod samples;
 mod sets;
 mod span_views;

@@ -8,6 +8,7 @@ use fragscope::analysis::{StateAt, UsageTimeline};
 use fragscope::chart::{ColourBy, Theme, TimeAxis};
 use fragscope::model::{Action, EventIdx, Item, Position};
 use fragscope::paint::{Canvas, Offscreen};
+use fragscope::report::ReportOptions;
 use fragscope::session::event_rows::EventRows;
 use fragscope::session::export::PictureWork;
 use fragscope::session::samples::SAMPLES;
@@ -676,7 +677,8 @@ fn the_report_is_written_from_the_window() {
     let mut session = opened(&["private_pools"]);
     for (name, works) in [("a.png", true), ("b.tiff", false), ("none/c.png", false)] {
         let path = dir.path().join(name);
-        session.apply(Command::ExportReport(path.clone()));
+        let options = Box::new(ReportOptions::paper());
+        session.apply(Command::ExportReport { path: path.clone(), moment: None, options });
         settle(&mut session);
         assert_eq!(path.exists(), works, "{name}");
         let note = session.notes().last().expect("it tells").clone();
@@ -718,7 +720,7 @@ fn rows_of_a_filtered_list_are_found() {
 fn the_export_dialog_asks_where_to_save() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut window = with_sample("private_pools");
-    window.get_by_label("File").click();
+    window.get_by_role_and_label(egui::accesskit::Role::Button, "File").click();
     rest(&mut window);
     window.get_by_label_contains("Export report").click();
     rest(&mut window);
@@ -729,5 +731,5 @@ fn the_export_dialog_asks_where_to_save() {
     window.key_press(egui::Key::Enter);
     rest(&mut window);
     assert!(path.is_file(), "{:?}", window.state().session.notes());
-    assert!(window.query_by_label("Save the report of this moment as").is_none(), "it is closed");
+    assert!(window.query_by_label("Save a report").is_none(), "it is closed");
 }

@@ -192,10 +192,12 @@ impl<'a> Facts<'a> {
                 let stacks = &self.snapshot.stacks;
                 let file = stacks.file(frame);
                 let file = file.rsplit(['/', '\\']).next().unwrap_or(file);
+                // Names of C++ carry their arguments, which a sentence has no room for.
+                let name = stacks.function(frame).split('(').next().unwrap_or_default();
                 match (file.is_empty() || file == "??", stacks.frame(frame).line) {
-                    (true, _) => stacks.function(frame).to_owned(),
-                    (false, line) if 0 < line => format!("{} ({file}:{line})", stacks.function(frame)),
-                    (false, _) => format!("{} ({file})", stacks.function(frame)),
+                    (true, _) => name.to_owned(),
+                    (false, line) if 0 < line => format!("{name} ({file}:{line})"),
+                    (false, _) => format!("{name} ({file})"),
                 }
             }
             None => "blocks without a stack".to_owned(),

@@ -54,11 +54,15 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
             by_stack.add(if facts.snapshot.stacks.frames(stack).is_empty() { StackId::EMPTY } else { stack }, requested);
         }
     }
+    let bytes = sizes.values().filter(|(count, _)| *count == 1).fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+    let once = match once {
+        0 => String::new(),
+        once => format!("; {} sizes came once, {} in all", grouped(once), Bytes(bytes)),
+    };
     let sentence = format!(
-        "{} large allocations have {} different sizes, {} of them seen once: a freed block rarely fits the next request (variable batch or sequence length).",
+        "{} large allocations have {} different sizes{once}: a freed block rarely fits the next request (variable batch or sequence length).",
         grouped(count),
         grouped(distinct),
-        grouped(once),
     );
     let off = settings.roundup_power2_divisions.iter().all(|divisions| *divisions <= 1);
     let advice = if off {
@@ -71,9 +75,8 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
         "Pad to a few lengths, so that sizes repeat.".to_owned()
     };
     let severity = if verdict == Verdict::Fragmentation { Severity::Warning } else { Severity::Note };
-    let bytes = sizes.values().filter(|(count, _)| *count == 1).fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
     Ok(vec![
-        Finding::new(severity, format!("{sentence} Sizes seen once add up to {}.", Bytes(bytes)), bytes)
+        Finding::new(severity, sentence, bytes)
             .of_stacks(by_stack.most())
             .sure(Certainty::Likely, "Varied sizes favour gaps; they alone do not prove that they caused these.")
             .advise(advice),

@@ -80,8 +80,13 @@ impl Verdict {
         let live = live_share(facts);
         let Some(request) = &facts.request else {
             let gaps = grouped(facts.gaps.count);
+            let when = if facts.memory.has_history() {
+                "in this recording. At its peak"
+            } else {
+                "as far as the file tells. When it was written"
+            };
             return format!(
-                "Nothing failed in this recording. At its peak {} are live; {} are free in {gaps} {}, at most {} in one.{}",
+                "Nothing failed {when} {} are live; {} are free in {gaps} {}, at most {} in one.{}",
                 Bytes(account.live()),
                 Bytes(account.free()),
                 plural(facts.gaps.count, "gap"),

@@ -1,5 +1,5 @@
-//! Asks for a file: where to save the report or a table, or where to read rules of categories from; and the field for
-//! a place that all such questions share.
+//! Asks for a file: where to save a table, or where to read rules of categories from; and the field for a place that
+//! such questions share.
 
 use crate::session::Command;
 use crate::ui::theme::UNIT;
@@ -58,8 +58,6 @@ impl TargetField {
 /// What is to be saved, or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Export {
-    /// The one-page report.
-    Report,
     /// A table of blocks, by the name of its view.
     Table(&'static str),
     /// Nothing: rules of categories are to be read.
@@ -76,7 +74,6 @@ impl ExportDialog {
     /// Opens the question with a suggestion.
     pub fn open(&mut self, what: Export, cx: &Cx<'_>) {
         let target = match what {
-            Export::Report => TargetField::suggest("report", "png", cx),
             Export::Table(name) => TargetField::suggest(name, "csv", cx),
             Export::Categories => {
                 let known = cx.session.saved().categories.as_ref();
@@ -99,7 +96,6 @@ impl ExportDialog {
         let modal = Modal::new(id).frame(egui::Frame::window(ui.style())).show(ui.ctx(), |ui| {
             ui.set_width(120.0 * UNIT);
             let heading = match what {
-                Export::Report => "Save the report of this moment as",
                 Export::Table(_) => "Save all rows of this table as",
                 Export::Categories => "Load the rules of categories from",
             };

@@ -137,7 +137,7 @@ fn all(session: &Session) -> Vec<(String, &'static str, Deed)> {
             add(&format!("Go to file: {}", other.title), "", Deed::Send(Command::Activate(other.id)));
         }
         add("Close this file", "Ctrl+W", Deed::Send(Command::Close(document.id)));
-        add("Export report as PNG…", "", Deed::ExportReport);
+        add("Export report…", "", Deed::ExportReport);
         add("Save a picture of this view…", "Ctrl+E", Deed::ExportView);
     }
     add("Load categories…", "", Deed::LoadCategories);

@@ -101,7 +101,7 @@ impl Why {
         ui.add_space(UNIT);
         ui.horizontal(|ui| {
             ui.strong("Findings");
-            if ui.small_button("Copy as text").clicked() {
+            if ui.small_button("Copy findings").clicked() {
                 ui.copy_text(as_text(snapshot, memory, case));
             }
         });
