@@ -140,7 +140,10 @@ fn first_arrangement() -> Tree<Pane> {
     let tabs = tiles.insert_tab_tile(tabs);
     let why = pane(&mut tiles, "why");
     let details = pane(&mut tiles, "details");
-    let right = tiles.insert_container(Container::Linear(Linear::new(LinearDir::Vertical, vec![why, details])));
+    let mut right = Linear::new(LinearDir::Vertical, vec![why, details]);
+    right.shares.set_share(why, 1.3);
+    right.shares.set_share(details, 1.0);
+    let right = tiles.insert_container(Container::Linear(right));
     let mut left = Linear::new(LinearDir::Vertical, vec![usage, layout, tabs]);
     left.shares.set_share(usage, 1.25);
     left.shares.set_share(layout, 1.05);

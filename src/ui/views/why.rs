@@ -199,7 +199,9 @@ fn verdict(ui: &mut Ui, cx: &Cx<'_>, case: &Case) {
         _ => cx.tokens.error,
     };
     ui.label(RichText::new(case.verdict.title()).text_style(TextStyle::Heading).color(colour));
-    ui.add(egui::Label::new(&case.sentence).wrap());
+    // The heading says the first words already.
+    let sentence = case.sentence.strip_prefix(&format!("{}: ", case.verdict.title())).unwrap_or(&case.sentence);
+    ui.add(egui::Label::new(sentence).wrap());
 }
 
 /// Name, look and meaning of each part, in the order of [`crate::analysis::diagnosis::Accounting::parts`].
@@ -225,7 +227,8 @@ fn account(ui: &mut Ui, cx: &Cx<'_>, case: &Case) {
     paint::paint(&painter, response.rect.min, &drawing, cx.tokens.palette, &|_| None);
     let within = account.within().max(1);
     Grid::new("account").num_columns(4).spacing(vec2(2.0 * UNIT, 0.0)).show(ui, |ui| {
-        for ((name, look, meaning), (_, bytes)) in PARTS.iter().zip(&parts) {
+        // A part without bytes has no place in the bar, and none here; what is not known is said.
+        for ((name, look, meaning), (_, bytes)) in PARTS.iter().zip(&parts).filter(|(_, (_, bytes))| *bytes != Some(0)) {
             let (swatch, painter) = ui.allocate_painter(vec2(2.5 * UNIT, 2.5 * UNIT), Sense::hover());
             let drawing = parts_bar::draw(&[(*look, 1)], swatch.rect.width(), swatch.rect.height());
             paint::paint(&painter, swatch.rect.min, &drawing, cx.tokens.palette, &|_| None);
