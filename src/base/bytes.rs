@@ -63,6 +63,11 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
+/// A number with what it counts: `1 block`, `35 573 events`.
+pub fn counted(n: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
+}
+
 /// What a value holds on the heap, in bytes, for the memory budget of the answers.
 pub trait HeapSize {
     /// Bytes owned on the heap, not counting `size_of::<Self>()`; an estimate within a few percent.
@@ -78,6 +83,13 @@ impl<T: Copy> HeapSize for Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_not_several() {
+        for (n, words) in [(0, "0 blocks"), (1, "1 block"), (35_573, "35 573 blocks")] {
+            assert_eq!(counted(n, "block"), words);
+        }
+    }
 
     #[test]
     fn sizes_read_as_pytorch_prints_them() {

@@ -8,7 +8,7 @@ pub mod interner;
 pub mod progress;
 pub mod range_map;
 
-pub use bytes::{Bytes, HeapSize, grouped};
+pub use bytes::{Bytes, HeapSize, counted, grouped};
 pub use id::Column;
 pub use interner::{StringId, StringTable};
 pub use progress::{Cancelled, Progress};

@@ -38,7 +38,7 @@ impl PartLook {
             PartLook::Usable => (Ink::Annotation(false), None),
             PartLook::TooSmall => (Ink::Background, Some(Ink::TooSmall)),
             PartLook::Trapped => (Ink::Annotation(true), Some(Ink::TooSmall)),
-            PartLook::Outside => (Ink::Usage, None),
+            PartLook::Outside => (Ink::WeakText, None),
             PartLook::Untouched => (Ink::Background, None),
         }
     }

@@ -15,6 +15,8 @@ pub const ROW_PT: f32 = 16.0;
 pub const MOST_ROWS: usize = 4;
 /// Height of the row for what lies deeper.
 const DEEPER_PT: f32 = 5.0;
+/// Room for less of a name than a few letters stays empty: it would tell nothing.
+const LEAST_NAME_PT: f32 = 30.0;
 /// How far an arrow reaches out of an open end.
 const ARROW_PT: f32 = 6.0;
 
@@ -58,7 +60,7 @@ pub fn draw(drawing: &mut Drawing, snapshot: &Snapshot, clock: &Clock, area: Are
         }
         draw_open_ends(drawing, span, boxed);
         let (left, right) = ends_of_text(span, &place);
-        if 14.0 <= right - left {
+        if LEAST_NAME_PT <= right - left {
             let words = snapshot.stacks.strings.get(span.name);
             let at = [left, (place.y0 + place.y1) / 2.0];
             drawing.text(at, Anchor::LeftCentre, TextSize::Small, words, Ink::Text, Fit::Shorten(right - left));

@@ -5,11 +5,11 @@
 
 use crate::base::grouped;
 use crate::chart::axis::{Clock, TimeAxis, duration_label};
-use crate::chart::series::{Marker, Series, Unit, value_ticks};
+use crate::chart::series::{Marker, MarkerKind, Series, Unit, value_ticks};
 use crate::chart::{Ink, Palette};
 use crate::model::Position;
 use crate::paint::colour;
-use egui::{Align2, Id, Rect, Response, Sense, Stroke, Ui, Vec2};
+use egui::{Align2, Color32, Id, Rect, Response, Sense, Stroke, TextStyle, Ui, Vec2};
 use egui_plot::{GridMark, HLine, HoverPosition, Line, LineStyle, Plot, PlotPoint, PlotPoints, Span, Text, VLine};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -66,6 +66,8 @@ pub const RIGHT_PT: f32 = 14.0;
 const NEAR_PT: f64 = 4.0;
 /// Most markers drawn; those of one pixel are one.
 const MOST_MARKERS: usize = 500;
+/// Where spans begin nearer together, their marks are as faint as the grid.
+const CROWDED_PT: f32 = 24.0;
 /// Height of the labels of the horizontal axis.
 pub const LABELS_PT: f32 = 20.0;
 
@@ -96,7 +98,16 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
         let marker = seen.iter().find(near).map(|marker| marker.name.as_str());
         Some(values_at(&visible, clock, position.x, marker))
     };
-    let (x_ticks, y_ticks) = (clock.ticks(time.clone(), width), value_ticks(unit, bounds.clone(), height * 1.05));
+    let (mut x_ticks, y_ticks) = (clock.ticks(time.clone(), width), value_ticks(unit, bounds.clone(), height * 1.05));
+    // A label that would be cut at the right is left out; its line stays.
+    let font = TextStyle::Body.resolve(ui.style());
+    for tick in x_ticks.iter_mut().rev().take(1) {
+        let half = ui.painter().layout_no_wrap(tick.label.clone(), font.clone(), Color32::PLACEHOLDER).size().x / 2.0;
+        let at = (tick.at - time.start) / (time.end - time.start) * f64::from(width);
+        if f64::from(width + RIGHT_PT) < at + f64::from(half) {
+            tick.label.clear();
+        }
+    }
     let marks = |ticks: &[crate::chart::Tick]| {
         let step = ticks.windows(2).map(|pair| pair[1].at - pair[0].at).next().unwrap_or(1.0);
         ticks.iter().map(|tick| GridMark { value: tick.at, step_size: step }).collect::<Vec<_>>()
@@ -153,13 +164,17 @@ pub fn show(ui: &mut Ui, view: &SeriesView<'_>) -> SeriesResponse {
         let pixel = (time.end - time.start) / columns as f64;
         let mut last = f64::NEG_INFINITY;
         let mut drawn = 0;
+        // Spans by the dozen would hide the lines.
+        let is_span = |marker: &&Marker| marker.kind == MarkerKind::Annotation;
+        let crowded = width < CROWDED_PT * seen.iter().filter(is_span).count() as f32;
         for (row, marker) in seen.iter().enumerate() {
             let x = clock.unit(marker.position);
             if x < time.start || time.end < x || x < last + pixel * 3.0 || MOST_MARKERS <= drawn {
                 continue;
             }
             (last, drawn) = (x, drawn + 1);
-            let stroke = Stroke::new(1.0, colour(palette, marker.kind.ink()));
+            let ink = if crowded && is_span(&marker) { Ink::Grid } else { marker.kind.ink() };
+            let stroke = Stroke::new(1.0, colour(palette, ink));
             plot.vline(VLine::new("", x).id(("marker", row)).stroke(stroke).allow_hover(false).style(LineStyle::dashed_dense()));
         }
         if let Some(cursor) = view.cursor {

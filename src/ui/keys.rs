@@ -132,7 +132,7 @@ pub const KEYS: &[KeyRow] = &[
     row(PICTURE, &[(NONE, Key::A)], "Earlier", Act::Send(|_| Some(Command::Pan(-PAN)))),
     row(PICTURE, &[(NONE, Key::D)], "Later", Act::Send(|_| Some(Command::Pan(PAN)))),
     row(PICTURE, &[(NONE, Key::F)], "The life of what is selected", Act::Send(|_| Some(Command::FrameSelection))),
-    row(CHOICE, &[(NONE, Key::M)], "Set a mark at the cursor, or take it away", Act::Send(|_| Some(Command::ToggleMark))),
+    row(CHOICE, &[(NONE, Key::M)], "Set or remove a mark at the cursor", Act::Send(|_| Some(Command::ToggleMark))),
     row(CHOICE, &[(NONE, Key::Escape)], "Select nothing", Act::Send(|_| Some(Command::ClearSelection))),
     everywhere(CHOICE, &[(CTRL, Key::Z)], "Undo", Act::Send(|_| Some(Command::Undo))),
     everywhere(CHOICE, &[(CTRL.plus(SHIFT), Key::Z), (CTRL, Key::Y)], "Redo", Act::Send(|_| Some(Command::Redo))),

@@ -278,7 +278,7 @@ impl Shell {
                 ("Show the whole trace", "", Command::Fit),
                 ("Frame the selection", "F", Command::FrameSelection),
                 ("Clear the selection", "Esc", Command::ClearSelection),
-                ("Mark this moment", "M", Command::ToggleMark),
+                ("Set or remove a mark at the cursor", "M", Command::ToggleMark),
                 ("Go to the peak", "P", Command::GoToPeak),
                 ("Go to the last out of memory", "O", Command::GoToLastOom),
             ] {

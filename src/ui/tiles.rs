@@ -8,7 +8,7 @@ use egui_tiles::{
     Behavior, Container, EditAction, Linear, LinearDir, SimplificationOptions, Tabs, Tile, TileId, Tiles, Tree, UiResponse,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A tile: the name of its view.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,7 +102,9 @@ impl Layout {
     /// Shows all tiles; whether the user rearranged them.
     pub fn show(&mut self, ui: &mut Ui, cx: &Cx<'_>) -> bool {
         self.rects.clear();
-        let mut behaviour = Shown { views: &mut self.views, rects: &mut self.rects, wanted: &mut self.wanted, cx, edited: false };
+        let fronts = fronts(&self.tree.tiles);
+        let (views, rects, wanted) = (&mut self.views, &mut self.rects, &mut self.wanted);
+        let mut behaviour = Shown { views, rects, wanted, fronts, cx, edited: false };
         self.tree.ui(&mut behaviour, ui);
         let edited = behaviour.edited;
         if self.tree.is_empty() {
@@ -156,10 +158,32 @@ fn first_arrangement() -> Tree<Pane> {
     Tree::new(egui::Id::unique("views"), root, tiles)
 }
 
+/// Height of the line under the tab in front, in points.
+const MARK_PT: f32 = 2.0;
+
+/// How a tab stands in front.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Front {
+    Alone,
+    OfSeveral,
+}
+
+/// The tabs in front. Looked up before a frame: while it is shown, tiles do not know their parents.
+fn fronts(tiles: &Tiles<Pane>) -> HashMap<TileId, Front> {
+    let front = |tile: &Tile<Pane>| match tile {
+        Tile::Container(Container::Tabs(tabs)) => {
+            tabs.active.map(|tile| (tile, if tabs.children.len() == 1 { Front::Alone } else { Front::OfSeveral }))
+        }
+        Tile::Container(_) | Tile::Pane(_) => None,
+    };
+    tiles.tiles().filter_map(front).collect()
+}
+
 struct Shown<'a, 'b> {
     views: &'a mut BTreeMap<&'static str, Box<dyn View>>,
     rects: &'a mut BTreeMap<&'static str, Rect>,
     wanted: &'a mut Option<&'static str>,
+    fronts: HashMap<TileId, Front>,
     cx: &'a Cx<'b>,
     edited: bool,
 }
@@ -178,21 +202,35 @@ impl Behavior<Pane> for Shown<'_, '_> {
     fn tab_title_for_pane(&mut self, Pane(id): &Pane) -> WidgetText {
         class_of(id).map_or_else(|| id.clone(), |class| class.title.to_owned()).into()
     }
-    fn is_tab_closable(&self, _tiles: &Tiles<Pane>, _tile: TileId) -> bool {
-        true
+    /// Only the tab in front has the sign to close it, so that all tabs stand in a narrow window; the others close by
+    /// their menu or the middle button.
+    fn is_tab_closable(&self, _tiles: &Tiles<Pane>, tile: TileId) -> bool {
+        self.fronts.contains_key(&tile)
     }
     fn on_tab_button(&mut self, tiles: &mut Tiles<Pane>, tile: TileId, tab: Response) -> Response {
         let class = tiles.get_pane(&tile).and_then(|Pane(id)| class_of(id));
-        if let Some(class) = class {
-            tab.context_menu(|ui| {
-                if ui.button("Save picture…").clicked() {
-                    *self.wanted = Some(class.id);
-                    ui.close();
-                }
-            });
-            return tab.on_hover_text(class.help);
+        let Some(class) = class else { return tab };
+        let front = self.fronts.get(&tile);
+        if front == Some(&Front::OfSeveral) {
+            let line = Rect::from_x_y_ranges(tab.interact_rect.x_range(), tab.rect.max.y - MARK_PT..=tab.rect.max.y);
+            tab.ctx.layer_painter(tab.layer_id).rect_filled(line, 0.0, self.cx.tokens.accent);
         }
-        tab
+        let mut close = front.is_none() && tab.clicked_by(egui::PointerButton::Middle);
+        tab.context_menu(|ui| {
+            if ui.button("Save picture…").clicked() {
+                *self.wanted = Some(class.id);
+                ui.close();
+            }
+            if ui.button("Close").clicked() {
+                close = true;
+                ui.close();
+            }
+        });
+        if close {
+            tiles.remove(tile);
+            self.edited = true;
+        }
+        tab.on_hover_text(class.help)
     }
     fn top_bar_right_ui(&mut self, tiles: &Tiles<Pane>, ui: &mut Ui, _tile: TileId, tabs: &Tabs, _scroll: &mut f32) {
         let active = tabs.active.and_then(|tile| tiles.get_pane(&tile)).and_then(|Pane(id)| class_of(id));

@@ -7,6 +7,7 @@ mod comfort;
 mod display;
 mod engine;
 mod find;
+mod fit;
 mod flame;
 mod format;
 mod gate;

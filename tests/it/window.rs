@@ -308,7 +308,7 @@ pub(crate) fn window(files: Vec<PathBuf>) -> Window_<'static> {
     sized_window([1440.0, 900.0], files)
 }
 
-fn sized_window(size: [f32; 2], files: Vec<PathBuf>) -> Window_<'static> {
+pub(crate) fn sized_window(size: [f32; 2], files: Vec<PathBuf>) -> Window_<'static> {
     Harness::builder()
         .with_size(size)
         .with_step_dt(1.0 / 60.0)

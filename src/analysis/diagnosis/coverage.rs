@@ -7,7 +7,7 @@ use crate::base::{Cancelled, Progress};
 use crate::model::Missing;
 
 /// The rule's entry in the register.
-pub const RULE: Rule = Rule { name: "coverage", look };
+pub const RULE: Rule = Rule { name: "coverage", title: "what the recording does not hold", look };
 
 fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<Finding>, Cancelled> {
     progress.check()?;

@@ -7,7 +7,7 @@ use crate::base::{Bytes, Cancelled, Progress, grouped};
 use crate::model::Item;
 
 /// The rule's entry in the register.
-pub const RULE: Rule = Rule { name: "fragmentation", look };
+pub const RULE: Rule = Rule { name: "fragmentation", title: "free memory in pieces", look };
 
 /// Where nothing failed: free memory of this share of what is reserved, cut so that the largest gap holds less than half
 /// of it, is worth a note.

@@ -9,7 +9,7 @@ use crate::model::{Item, Position};
 use rustc_hash::FxHashMap;
 
 /// The rule's entry in the register.
-pub const RULE: Rule = Rule { name: "growth", look };
+pub const RULE: Rule = Rule { name: "growth", title: "growth that never returns", look };
 
 /// Moments compared where no annotation repeats.
 const SLICES: u32 = 16;

@@ -7,7 +7,7 @@ use crate::base::{Bytes, Cancelled, Progress};
 use crate::model::Item;
 
 /// The rule's entry in the register.
-pub const RULE: Rule = Rule { name: "limit", look };
+pub const RULE: Rule = Rule { name: "limit", title: "a cap", look };
 
 fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<Finding>, Cancelled> {
     progress.check()?;

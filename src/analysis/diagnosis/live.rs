@@ -8,7 +8,7 @@ use crate::base::{Bytes, Cancelled, Progress};
 use crate::model::{BlockState, Item};
 
 /// The rule's entry in the register.
-pub const RULE: Rule = Rule { name: "live", look };
+pub const RULE: Rule = Rule { name: "live", title: "what is live", look };
 
 /// The share of the trace at its begin whose blocks count as old.
 const OLD_SHARE: u32 = 10;

@@ -9,7 +9,7 @@ use crate::base::{Bytes, Cancelled, Progress};
 use crate::model::PoolId;
 
 /// The rule's entry in the register.
-pub const RULE: Rule = Rule { name: "log", look };
+pub const RULE: Rule = Rule { name: "log", title: "PyTorch's own message", look };
 
 fn look(facts: &Facts<'_>, _verdict: Verdict, progress: &Progress) -> Result<Vec<Finding>, Cancelled> {
     progress.check()?;

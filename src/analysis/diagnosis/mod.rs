@@ -126,8 +126,8 @@ fn case(facts: &Facts<'_>, all_rules: bool, progress: &Progress) -> Result<Case,
     let mut findings = Vec::new();
     if all_rules {
         for rule in RULES {
-            findings
-                .extend((rule.look)(facts, verdict, progress)?.into_iter().map(|finding| Finding { rule: rule.name, ..finding }));
+            let found = (rule.look)(facts, verdict, progress)?;
+            findings.extend(found.into_iter().map(|finding| Finding { rule: rule.name, title: rule.title, ..finding }));
         }
         // Stable: findings of one severity stay in the order of the rules.
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

@@ -6,7 +6,7 @@ use crate::analysis::diagnosis::verdict::Verdict;
 use crate::base::{Bytes, Cancelled, Progress};
 
 /// The rule's entry in the register.
-pub const RULE: Rule = Rule { name: "outside", look };
+pub const RULE: Rule = Rule { name: "outside", title: "memory outside PyTorch", look };
 
 /// What contexts and libraries usually take; less is not worth a line.
 const USUAL: u64 = 1 << 30;

@@ -9,7 +9,7 @@ use crate::model::{AllocationId, Item};
 use crate::replay::StateBlock;
 
 /// The rule's entry in the register.
-pub const RULE: Rule = Rule { name: "pinned", look };
+pub const RULE: Rule = Rule { name: "pinned", title: "who pins free memory", look };
 
 fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<Finding>, Cancelled> {
     let (mut charged, mut held, mut segments, mut pins) = (ByStack::default(), 0u64, 0u64, 0u64);

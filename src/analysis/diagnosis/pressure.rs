@@ -9,7 +9,7 @@ use crate::base::{Bytes, Cancelled, Progress, grouped};
 use crate::model::{EventIdx, Item};
 
 /// The rule's entry in the register.
-pub const RULE: Rule = Rule { name: "pressure", look };
+pub const RULE: Rule = Rule { name: "pressure", title: "releases to the driver", look };
 
 /// `empty_cache()` is often called once or twice with good reason: after loading, between phases.
 const OFTEN: u64 = 10;

@@ -8,7 +8,7 @@ use crate::base::{Bytes, Cancelled, Progress, grouped};
 use crate::model::{BlockState, Item, Position};
 
 /// The rule's entry in the register.
-pub const RULE: Rule = Rule { name: "rise", look };
+pub const RULE: Rule = Rule { name: "rise", title: "the rise before it", look };
 
 /// Shorter traces make no pattern, in events.
 const ENOUGH: u32 = 200;

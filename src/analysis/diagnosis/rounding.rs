@@ -7,7 +7,7 @@ use crate::base::{Bytes, Cancelled, Progress};
 use crate::model::{BlockState, Item, Missing};
 
 /// The rule's entry in the register.
-pub const RULE: Rule = Rule { name: "rounding", look };
+pub const RULE: Rule = Rule { name: "rounding", title: "rounding and remainders", look };
 
 fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<Finding>, Cancelled> {
     progress.check()?;

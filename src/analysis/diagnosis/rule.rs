@@ -65,6 +65,8 @@ pub struct StackBytes {
 pub struct Finding {
     /// The rule's name.
     pub rule: &'static str,
+    /// The rule's heading.
+    pub title: &'static str,
     /// How grave.
     pub severity: Severity,
     /// How sure.
@@ -84,10 +86,11 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding that rests on recorded figures; the register puts the rule's name in.
+    /// A finding that rests on recorded figures; the register puts the rule's name and heading in.
     pub fn new(severity: Severity, sentence: String, bytes: u64) -> Finding {
         Finding {
             rule: "",
+            title: "",
             severity,
             certainty: Certainty::Certain,
             because: "It follows from the recorded state.",
@@ -132,6 +135,8 @@ impl Finding {
 pub struct Rule {
     /// Stable name.
     pub name: &'static str,
+    /// What it is about, in a few words, as a heading.
+    pub title: &'static str,
     /// Looks; nothing found is no finding.
     pub look: fn(&Facts<'_>, Verdict, &Progress) -> Result<Vec<Finding>, Cancelled>,
 }

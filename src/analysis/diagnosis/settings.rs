@@ -6,7 +6,7 @@ use crate::analysis::diagnosis::verdict::Verdict;
 use crate::base::{Bytes, Cancelled, Progress};
 
 /// The rule's entry in the register.
-pub const RULE: Rule = Rule { name: "settings", look };
+pub const RULE: Rule = Rule { name: "settings", title: "settings of the allocator", look };
 
 fn look(facts: &Facts<'_>, _verdict: Verdict, progress: &Progress) -> Result<Vec<Finding>, Cancelled> {
     progress.check()?;

@@ -9,7 +9,7 @@ use crate::model::{AllocatorSettings, Position, StackId};
 use rustc_hash::FxHashMap;
 
 /// The rule's entry in the register.
-pub const RULE: Rule = Rule { name: "sizes", look };
+pub const RULE: Rule = Rule { name: "sizes", title: "sizes that never repeat", look };
 
 /// Fewer large allocations than this make no pattern.
 const ENOUGH: u64 = 200;

@@ -10,7 +10,7 @@ use crate::model::{Item, Position};
 use crate::replay::StateBlock;
 
 /// The rule's entry in the register.
-pub const RULE: Rule = Rule { name: "stranded", look };
+pub const RULE: Rule = Rule { name: "stranded", title: "stranded remainders", look };
 
 /// A remainder below this is not worth a line, in bytes.
 const WORTH: u64 = 1 << 20;

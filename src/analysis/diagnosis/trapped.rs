@@ -7,7 +7,7 @@ use crate::base::{Bytes, Cancelled, Progress, grouped};
 use crate::model::{BlockState, Item, PoolId};
 
 /// The rule's entry in the register.
-pub const RULE: Rule = Rule { name: "trapped", look };
+pub const RULE: Rule = Rule { name: "trapped", title: "free, but trapped", look };
 
 fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<Finding>, Cancelled> {
     progress.check()?;

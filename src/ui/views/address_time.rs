@@ -19,7 +19,7 @@ use crate::ui::views::usage::{lifetime, no_history};
 use crate::ui::views::view::{Cx, View, ViewClass};
 use crate::ui::widgets::byte_label::byte_label;
 use crate::ui::widgets::canvas::{Canvas, Gesture, canvas, zoomed};
-use crate::ui::widgets::legend;
+use crate::ui::widgets::legend::Legend;
 use crate::ui::widgets::pictures::{Pictures, density};
 use crate::ui::widgets::span_hand;
 use crate::ui::widgets::text::{moment, no_stack, telling_line};
@@ -47,7 +47,7 @@ struct AddressTime {
 impl View for AddressTime {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         let Some((document, _, memory)) = cx.session.front() else {
-            return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
+            return cx.nothing(ui);
         };
         if !memory.has_history() {
             return cx.empty(ui, &no_history(memory));
@@ -80,6 +80,8 @@ struct Shown<'a> {
 impl AddressTime {
     fn header(&self, ui: &mut Ui, cx: &Cx<'_>, index: &LivesIndex) {
         let weak = |text: String| RichText::new(text).color(cx.tokens.weak);
+        let legend = Legend::now(cx);
+        let mut below = false;
         ui.horizontal(|ui| {
             ui.add_space(UNIT);
             ui.spacing_mut().item_spacing.x = UNIT;
@@ -96,9 +98,12 @@ impl AddressTime {
             ui.label(weak(format!("ever reserved, in {ranges} of addresses")));
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 ui.add_space(UNIT);
-                legend::legend(ui, cx);
+                below = !legend.show_beside(ui, cx);
             });
         });
+        if below {
+            legend.show_below(ui, cx);
+        }
     }
 
     fn show(&mut self, ui: &mut Ui, cx: &Cx<'_>, canvas: &Canvas, shown: &Shown<'_>) {

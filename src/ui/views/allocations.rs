@@ -28,7 +28,7 @@ struct Allocations(BlockList);
 impl View for Allocations {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         if cx.session.front().is_none() {
-            return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
+            return cx.nothing(ui);
         }
         ui.horizontal_wrapped(|ui| {
             ui.add_space(UNIT);

@@ -17,6 +17,7 @@ use crate::ui::views::view::{Cx, View, ViewClass};
 use crate::ui::widgets::canvas::{Canvas, Gesture, canvas, over};
 use crate::ui::widgets::span_hand;
 use crate::ui::widgets::time_hand::act_on_time;
+use egui::scroll_area::ScrollSource;
 use egui::text::{LayoutJob, TextFormat};
 use egui::{
     ComboBox, Id, Label, Rect, Response, RichText, Role, ScrollArea, Sense, Stroke, StrokeKind, TextStyle, Ui, Vec2, WidgetInfo,
@@ -93,6 +94,8 @@ impl Panel {
 
 /// A plot with its legend needs so much, in points, for spans to stand below it.
 const LEAST_PT: f32 = 150.0;
+/// No plot with its legend is smaller; several that would be are scrolled.
+const SMALLEST_PT: f32 = 110.0;
 /// Below this height of a plot with its legend, the legend is one line.
 const TIGHT_PT: f32 = 220.0;
 
@@ -150,7 +153,7 @@ struct Shown<'a> {
 impl View for Charts {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         let Some((document, _, memory)) = cx.session.front() else {
-            return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
+            return cx.nothing(ui);
         };
         if !memory.has_history() {
             let why = "This device has no history, so nothing changes over time. The live set and the segments show its memory at the dump.";
@@ -287,42 +290,50 @@ impl Charts {
         };
         let mut pointer = None;
         let mut frame = None;
-        for (row, panel) in panels.iter().enumerate() {
-            let (top, left) = (ui.cursor().min.y, (panels.len() - row) as f32);
-            let slot = (ui.available_height() - below) / left;
-            self.legend(ui, cx, shown, *panel, slot < TIGHT_PT);
-            let series: Vec<Series<'_>> =
-                shown.series.iter().filter(|series| Panel::of(series.unit) == *panel).cloned().collect();
-            if series.is_empty() && shown.rates.is_none() && matches!(panel, Panel::ByteRates | Panel::CountRates) {
-                // On its way: the plot's place is kept.
-                let room = vec2(ui.available_width(), (slot - (ui.cursor().min.y - top)).max(20.0));
-                let words = RichText::new("counting by buckets …").color(cx.tokens.weak);
-                ui.add_sized(room, Label::new(words));
-                continue;
+        let room = (ui.available_height() - below).max(1.0);
+        let height = room.max(SMALLEST_PT * panels.len() as f32);
+        // The wheel zooms time, so what does not fit is reached by the bar.
+        let area = ScrollArea::vertical().max_height(room).auto_shrink(false).scroll_source(ScrollSource::SCROLL_BAR);
+        area.show(ui, |ui| {
+            ui.set_max_height(height);
+            let bottom = ui.cursor().min.y + height;
+            for (row, panel) in panels.iter().enumerate() {
+                let (top, left) = (ui.cursor().min.y, (panels.len() - row) as f32);
+                let slot = (bottom - top) / left;
+                self.legend(ui, cx, shown, *panel, slot < TIGHT_PT);
+                let series: Vec<Series<'_>> =
+                    shown.series.iter().filter(|series| Panel::of(series.unit) == *panel).cloned().collect();
+                if series.is_empty() && shown.rates.is_none() && matches!(panel, Panel::ByteRates | Panel::CountRates) {
+                    // On its way: the plot's place is kept.
+                    let room = vec2(ui.available_width(), (slot - (ui.cursor().min.y - top)).max(20.0));
+                    let words = RichText::new("counting by buckets …").color(cx.tokens.weak);
+                    ui.add_sized(room, Label::new(words));
+                    continue;
+                }
+                let is_last = row + 1 == panels.len();
+                let unit = series.first().map_or(Unit::Bytes, |series| series.unit);
+                let view = SeriesView {
+                    id: Id::unique(("charts", panel, self.group)),
+                    series: &series,
+                    unit,
+                    clock: shown.clock,
+                    time: cx.session.window(shown.clock),
+                    markers: shown.markers,
+                    level: capacity.filter(|_| *panel == Panel::Bytes),
+                    labels: is_last,
+                    pointer: self.pointer.filter(|(on, _)| on != panel).map(|(_, at)| at),
+                    cursor: Some(place.cursor),
+                    range: place.range.clone(),
+                    hidden: &hidden,
+                    palette: cx.tokens.palette,
+                    size: vec2(ui.available_width(), (slot - (ui.cursor().min.y - top)).max(20.0)),
+                };
+                let SeriesResponse { response, plot: rect, pointer_unit } = plot::show(ui, &view);
+                pointer = pointer.or(pointer_unit.map(|at| (*panel, at)));
+                act(ui, cx, &over(ui, response, rect, panel.canvas()), shown.clock);
+                frame = Some(rect);
             }
-            let is_last = row + 1 == panels.len();
-            let unit = series.first().map_or(Unit::Bytes, |series| series.unit);
-            let view = SeriesView {
-                id: Id::unique(("charts", panel, self.group)),
-                series: &series,
-                unit,
-                clock: shown.clock,
-                time: cx.session.window(shown.clock),
-                markers: shown.markers,
-                level: capacity.filter(|_| *panel == Panel::Bytes),
-                labels: is_last,
-                pointer: self.pointer.filter(|(on, _)| on != panel).map(|(_, at)| at),
-                cursor: Some(place.cursor),
-                range: place.range.clone(),
-                hidden: &hidden,
-                palette: cx.tokens.palette,
-                size: vec2(ui.available_width(), (slot - (ui.cursor().min.y - top)).max(20.0)),
-            };
-            let SeriesResponse { response, plot: rect, pointer_unit } = plot::show(ui, &view);
-            pointer = pointer.or(pointer_unit.map(|at| (*panel, at)));
-            act(ui, cx, &over(ui, response, rect, panel.canvas()), shown.clock);
-            frame = Some(rect);
-        }
+        });
         if let Some(frame) = frame.filter(|_| 0.0 < below) {
             spans_below(ui, cx, shown, frame, below);
         }

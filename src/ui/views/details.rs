@@ -34,7 +34,7 @@ struct Details;
 impl View for Details {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         let Some((document, _, memory)) = cx.session.front() else {
-            return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
+            return cx.nothing(ui);
         };
         let snapshot = &document.snapshot;
         ScrollArea::vertical().id_salt("details").auto_shrink(false).show(ui, |ui| {
@@ -351,7 +351,7 @@ struct Rows<'a, 'b> {
 }
 
 fn fields(ui: &mut Ui, cx: &Cx<'_>, salt: &str, add: impl FnOnce(&mut Rows<'_, '_>)) {
-    Grid::new(salt).num_columns(2).spacing([3.0 * UNIT, UNIT]).show(ui, |ui| add(&mut Rows { ui, cx }));
+    Grid::new(salt).num_columns(2).min_row_height(5.0 * UNIT).spacing([3.0 * UNIT, 0.0]).show(ui, |ui| add(&mut Rows { ui, cx }));
 }
 
 impl Rows<'_, '_> {

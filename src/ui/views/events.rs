@@ -2,7 +2,7 @@
 //!
 //! Always: the row right before the cursor comes into view when the cursor moves or the filter changes.
 
-use crate::base::{Bytes, grouped};
+use crate::base::{Bytes, counted, grouped};
 use crate::model::{Action, DeviceMemory, EventIdx, Item, Position, Snapshot, StackId};
 use crate::session::event_rows::EventRows;
 use crate::session::{Answer, Command, EventFilter};
@@ -51,7 +51,7 @@ const MOST_COPIED: usize = 10_000;
 impl View for Events {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         let Some((document, _, memory)) = cx.session.front() else {
-            return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
+            return cx.nothing(ui);
         };
         if memory.trace.is_empty() {
             return cx.empty(
@@ -124,9 +124,9 @@ impl Events {
                 let all = memory.trace.len();
                 let shown = rows.len();
                 let text = if shown == all {
-                    format!("{} events", grouped(all as u64))
+                    counted(all as u64, "event")
                 } else {
-                    format!("{} of {} events", grouped(shown as u64), grouped(all as u64))
+                    format!("{} of {}", grouped(shown as u64), counted(all as u64, "event"))
                 };
                 ui.label(RichText::new(text).color(cx.tokens.weak));
                 ui.with_layout(Layout::right_to_left(Align::Center), |ui| {

@@ -112,7 +112,7 @@ impl Default for Flame {
 impl View for Flame {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         let Some((document, _, memory)) = cx.session.front() else {
-            return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
+            return cx.nothing(ui);
         };
         if let Some((number, "flame")) = cx.session.shown_set().filter(|(number, _)| self.shown_set < *number) {
             (self.shown_set, self.when) = (number, When::Set);

@@ -23,7 +23,7 @@ struct LiveSet(BlockList);
 impl View for LiveSet {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         if cx.session.front().is_none() {
-            return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
+            return cx.nothing(ui);
         }
         let at = cx.cursor();
         self.0.show(ui, cx, Which::Live { at }, |which| {

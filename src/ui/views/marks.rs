@@ -39,7 +39,7 @@ struct Question {
 impl View for Marks {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         let Some((_, _, memory)) = cx.session.front() else {
-            return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
+            return cx.nothing(ui);
         };
         let marks = cx.place().map_or(&[][..], |place| &place.marks);
         if marks.is_empty() {

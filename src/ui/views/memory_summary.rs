@@ -4,12 +4,13 @@
 
 use crate::analysis::{MemorySummary, StatScope, SummaryReach};
 use crate::base::{Bytes, grouped};
+use crate::model::DeviceMemory;
 use crate::report::memory_summary::{self, SummaryRow};
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::{Cx, View, ViewClass};
 use crate::ui::widgets::block_list::with_foot;
 use crate::ui::widgets::table::{Table, TableCell, TableColumn, TableContent, TableRow, TableSort};
-use crate::ui::widgets::text::moment;
+use crate::ui::widgets::text::known_moment;
 use egui::{Align, Label, Layout, RichText, Ui, UiBuilder};
 
 /// The view's entry in the register.
@@ -57,18 +58,18 @@ const PART: [TableColumn; 6] = [
 impl View for MemorySummaryView {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         let Some((_, _, memory)) = cx.session.front() else {
-            return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
+            return cx.nothing(ui);
         };
         if memory.ordinal < 0 {
             return cx.empty(ui, "PyTorch's memory summary counts GPU memory. Choose a GPU above to see its own.");
         }
         let answer = cx.ask::<MemorySummary>(cx.cursor());
-        cx.show(ui, &answer, |ui, summary| self.list(ui, cx, summary));
+        cx.show(ui, &answer, |ui, summary| self.list(ui, cx, memory, summary));
     }
 }
 
 impl MemorySummaryView {
-    fn list(&mut self, ui: &mut Ui, cx: &Cx<'_>, summary: &MemorySummary) {
+    fn list(&mut self, ui: &mut Ui, cx: &Cx<'_>, memory: &DeviceMemory, summary: &MemorySummary) {
         let rows = memory_summary::rows(summary);
         let columns = if summary.reach == SummaryReach::Whole { &WHOLE } else { &PART };
         let sort = TableSort { column: usize::MAX, descending: false };
@@ -86,7 +87,7 @@ impl MemorySummaryView {
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 ui.add_space(2.0 * UNIT);
-                totals(ui, cx, summary);
+                totals(ui, cx, memory, summary);
             });
         });
     }
@@ -117,12 +118,12 @@ fn told(row: &SummaryRow, value: u64) -> String {
 }
 
 /// The head of PyTorch's table, and what it cannot tell.
-fn totals(ui: &mut Ui, cx: &Cx<'_>, summary: &MemorySummary) {
+fn totals(ui: &mut Ui, cx: &Cx<'_>, memory: &DeviceMemory, summary: &MemorySummary) {
     let count = |value: Option<u64>| value.map_or_else(|| "–".to_owned(), grouped);
     let head = format!(
         "Device {} at {}: CUDA OOMs {}, cudaMalloc retries {}",
         summary.device,
-        moment(summary.position),
+        known_moment(memory, summary.position),
         count(summary.ooms),
         count(summary.retries)
     );

@@ -1,6 +1,6 @@
 //! The layout of memory at the cursor: every segment with its blocks and gaps, true to scale.
 
-use crate::base::{Bytes, grouped};
+use crate::base::{Bytes, counted};
 use crate::chart::segment_map::{self as chart, SegmentMapInput};
 use crate::model::{Action, BlockState, DeviceMemory, Item, Snapshot};
 use crate::paint;
@@ -34,7 +34,7 @@ struct SegmentMap {
 impl View for SegmentMap {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         let Some((document, _, memory)) = cx.session.front() else {
-            return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
+            return cx.nothing(ui);
         };
         let state = cx.state();
         cx.show(ui, &state, |ui, state| {
@@ -90,9 +90,9 @@ impl SegmentMap {
                 ui.label(weak("free".to_owned()));
                 return;
             }
-            ui.label(format!("{} segments", grouped(state.segments.len() as u64)));
+            ui.label(counted(state.segments.len() as u64, "segment"));
             ui.label(weak("·".to_owned()));
-            ui.label(format!("{} blocks", grouped(state.active_blocks)));
+            ui.label(counted(state.active_blocks, "block"));
             let parts = [
                 ("free in gaps", state.totals.free()),
                 ("pending free", state.totals.pending_free()),

@@ -4,7 +4,7 @@
 
 use crate::analysis::pins::Pin;
 use crate::analysis::{Found, Pins, SegmentPins};
-use crate::base::{Bytes, grouped};
+use crate::base::{Bytes, counted, grouped};
 use crate::chart::axis::duration_label;
 use crate::chart::ink::{pool_name, stream_name};
 use crate::model::{BlockState, Item, SegmentId, Snapshot, StreamId};
@@ -16,7 +16,7 @@ use crate::ui::widgets::byte_label::byte_label;
 use crate::ui::widgets::table::{
     Table, TableCell, TableColumn, TableContent, TableRow, TableSort, TableTouch, copy_buttons, lines,
 };
-use crate::ui::widgets::text::{moment, telling_line};
+use crate::ui::widgets::text::{known_moment, moment, telling_line};
 use egui::{Align, Layout, RichText, Ui, UiBuilder};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -56,22 +56,27 @@ const fn column(title: &'static str, help: &'static str, width: f32, number: boo
     TableColumn { title, help, width, number, sorts }
 }
 
+/// The place of the pool among the columns.
+const POOL: usize = 7;
+/// From this width on names of pools have more room than `default pool, large` needs.
+const ROOM_FOR_NAMES: f32 = 1000.0;
+
 const COLUMNS: [TableColumn; 9] = [
-    column("Segment", "Its first address. Unfold it to see who pins it.", 152.0, false, true),
+    column("Segment", "Its first address. Unfold it to see who pins it.", 136.0, false, true),
     column("Size", "Bytes taken from the driver.", 84.0, true, true),
     column("Occupied", "Part of it that blocks occupy.", 60.0, true, true),
     column("Free", "Bytes in its gaps.", 84.0, true, true),
     column("Largest gap", "The largest request it could still hold.", 84.0, true, true),
     column("Blocks", "Number of live blocks that keep it from going back to the driver.", 56.0, true, true),
-    column("Age", "Events since it was created.", 128.0, true, true),
-    column("Pool", "Its pool, half and stream.", 170.0, false, false),
+    column("Age", "Events since it was created.", 104.0, true, true),
+    column("Pool", "Its pool, half and stream.", 116.0, false, false),
     column("Created at", "The stack that made the allocator ask the driver.", 0.0, false, false),
 ];
 
 impl View for Segments {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         let Some((document, ..)) = cx.session.front() else {
-            return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
+            return cx.nothing(ui);
         };
         let answer = cx.ask::<Pins>(cx.cursor());
         let pins = answer.value().cloned();
@@ -93,7 +98,10 @@ impl Segments {
             self.rows = Some((Arc::clone(pins), self.sort, places(pins, self.sort, &self.unfolded)));
         }
         let Some((_, _, places)) = &self.rows else { return };
-        let content = TableContent { name: "segments", columns: &COLUMNS, sort: self.sort, rows: places.len() };
+        let mut columns = COLUMNS;
+        // Where there is room, long names of pools and streams have it too.
+        columns[POOL].width += ((ui.available_width() - ROOM_FOR_NAMES) / 2.0).clamp(0.0, 150.0);
+        let content = TableContent { name: "segments", columns: &columns, sort: self.sort, rows: places.len() };
         let (rows, foot) = with_foot(ui);
         let table = &mut self.table;
         let touch = ui.scope_builder(UiBuilder::new().max_rect(rows), |ui| {
@@ -247,7 +255,7 @@ fn age_cell(events: Option<u32>, us: Option<u64>) -> TableCell {
     match events {
         None => TableCell::number("before the trace").weak(),
         Some(events) => {
-            let text = format!("{} events", grouped(u64::from(events)));
+            let text = counted(u64::from(events), "event");
             let exact = us.map_or_else(|| text.clone(), |us| format!("{text}, {}", duration_label(us)));
             TableCell { text, exact, weak: false }
         }
@@ -259,9 +267,8 @@ fn totals(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, pins: &Pins) {
     ui.spacing_mut().item_spacing.x = UNIT;
     let sum = |of: fn(&SegmentPins) -> u64| pins.segments.iter().map(of).fold(0, u64::saturating_add);
     let named = |segment: &SegmentPins| if segment.inferred { 0 } else { segment.size };
-    let history = cx.session.front().is_some_and(|(_, _, memory)| memory.has_history());
-    let when = if history { moment(pins.position) } else { "the dump".to_owned() };
-    ui.label(weak(format!("{} segments at {when}:", grouped(pins.segments.len() as u64))));
+    let when = cx.session.front().map_or(String::new(), |(_, _, memory)| known_moment(memory, pins.position));
+    ui.label(weak(format!("{} at {when}:", counted(pins.segments.len() as u64, "segment"))));
     let parts = [
         ("reserved", "reserved,", sum(named)),
         ("in blocks", "in blocks,", sum(|segment| segment.active)),

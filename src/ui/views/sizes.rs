@@ -5,7 +5,7 @@
 
 use crate::analysis::{Churn, LeakParams, LeakSuspects, LifetimeParams, Lifetimes, Slices, StackChurn, StackGrowth, Sum};
 use crate::base::id::Id as _;
-use crate::base::{Bytes, StringId, grouped};
+use crate::base::{Bytes, StringId, counted, grouped};
 use crate::chart::axis::duration_label;
 use crate::chart::{HistogramInput, Ink, TimeAxis, Unit, histogram};
 use crate::model::{DeviceMemory, Item, Position, Snapshot, StackId};
@@ -95,7 +95,7 @@ const GROWTH: [TableColumn; 6] = [
 impl View for Sizes {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         let Some((document, _, memory)) = cx.session.front() else {
-            return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
+            return cx.nothing(ui);
         };
         let window = if memory.has_history() {
             let Some(clock) = cx.session.clock() else {
@@ -256,7 +256,7 @@ impl Sizes {
             let Some(sum) = buckets.get(bucket) else { return };
             canvas.response.on_hover_ui_at_pointer(|ui| {
                 ui.strong(format!("{} to {}", label(bucket), label(bucket + 1)));
-                ui.label(format!("{} blocks", grouped(sum.count)));
+                ui.label(counted(sum.count, "block"));
                 ui.label(Bytes(sum.bytes).exact());
             });
         }
@@ -295,7 +295,7 @@ impl Sizes {
                     [("allocated and freed in the window", churn.churned), ("allocated in it and kept", churn.kept)]
                 {
                     byte_label(ui, what, sum.bytes);
-                    ui.label(RichText::new(format!("{what}, in {} blocks", grouped(sum.count))).color(cx.tokens.weak));
+                    ui.label(RichText::new(format!("{what}, in {}", counted(sum.count, "block"))).color(cx.tokens.weak));
                     ui.add_space(UNIT);
                 }
                 right(ui, |ui| {

@@ -106,7 +106,7 @@ impl Shown<'_> {
 impl View for SpansView {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         let Some((document, _, memory)) = cx.session.front() else {
-            return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
+            return cx.nothing(ui);
         };
         if !memory.has_history() {
             return cx.empty(ui, "This device has no history, so there is nothing that a span could hold.");

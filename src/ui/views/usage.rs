@@ -4,7 +4,7 @@
 //! visible pixels and moves the last finished raster to where the window is.
 
 use crate::analysis::{UsageTimeline, capacity};
-use crate::base::{Bytes, grouped};
+use crate::base::{Bytes, counted};
 use crate::chart::axis::{Span, duration_label};
 use crate::chart::spans;
 use crate::chart::usage::{self as chart, UsageFrame, UsageInput};
@@ -48,7 +48,7 @@ struct Hover {
 impl View for Usage {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         let Some((document, device, memory)) = cx.session.front() else {
-            return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
+            return cx.nothing(ui);
         };
         if !memory.has_history() {
             return cx.empty(ui, &no_history(memory));
@@ -275,12 +275,12 @@ pub fn lifetime(memory: &DeviceMemory, id: AllocationId) -> String {
     let end = memory.end();
     let verb = if life.died <= end { "lived" } else { "alive at the end, after" };
     let last = life.died.min(end);
-    let events = grouped(u64::from(last.0.saturating_sub(life.born.0)));
+    let events = counted(u64::from(last.0.saturating_sub(life.born.0)), "event");
     let time = |position: Position| position.event().and_then(|event| memory.trace.time_us(event));
     let span = match (life.alloc_event().and_then(|event| memory.trace.time_us(event)), time(last)) {
         (Some(from), Some(to)) if from <= to => format!(", {}", duration_label((to - from) as u64)),
         _ => String::new(),
     };
     let old = if life.alloc_event().is_none() { ", older than the trace" } else { "" };
-    format!("{verb} {events} events{span}{old}")
+    format!("{verb} {events}{span}{old}")
 }

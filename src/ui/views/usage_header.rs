@@ -1,6 +1,6 @@
 //! The line above the usage picture: the counters at the cursor, and how the picture is drawn.
 
-use crate::base::{Bytes, grouped};
+use crate::base::{Bytes, counted, grouped};
 use crate::chart::TimeAxis;
 use crate::model::DeviceMemory;
 use crate::model::glossary::meaning;
@@ -9,11 +9,13 @@ use crate::session::lookups::RangeTotals;
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::Cx;
 use crate::ui::widgets::byte_label::byte_label;
-use crate::ui::widgets::legend;
+use crate::ui::widgets::legend::Legend;
 use egui::{Align, Layout, RichText, Ui};
 
 /// Shows the line.
 pub fn header(ui: &mut Ui, cx: &Cx<'_>, memory: &DeviceMemory) {
+    let legend = Legend::now(cx);
+    let mut below = false;
     ui.horizontal(|ui| {
         ui.add_space(UNIT);
         counters(ui, cx);
@@ -21,16 +23,19 @@ pub fn header(ui: &mut Ui, cx: &Cx<'_>, memory: &DeviceMemory) {
             ui.add_space(UNIT);
             axis_switch(ui, cx, memory);
             ui.add_space(UNIT);
-            legend::legend(ui, cx);
+            below = !legend.show_beside(ui, cx);
         });
     });
+    if below {
+        legend.show_below(ui, cx);
+    }
     if let Some(range) = cx.place().and_then(|place| place.range.clone()) {
         let totals = cx.ask::<RangeTotals>((range.start, range.end));
-        let events = grouped(u64::from(range.end.0.saturating_sub(range.start.0)));
+        let events = counted(u64::from(range.end.0.saturating_sub(range.start.0)), "event");
         let told = totals.value().map(|totals| range_sentence(totals));
         ui.horizontal(|ui| {
             ui.add_space(UNIT);
-            ui.label(RichText::new(format!("Selected {events} events")).color(cx.tokens.accent));
+            ui.label(RichText::new(format!("Selected {events}")).color(cx.tokens.accent));
             if let Some(told) = told {
                 ui.label(told);
             }

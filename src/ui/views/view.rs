@@ -91,6 +91,18 @@ impl<'a> Cx<'a> {
             ui.add(egui::Label::new(egui::RichText::new(sentence).color(self.tokens.weak)).wrap());
         });
     }
+    /// What stands in a view while no device is in front.
+    pub fn nothing(&self, ui: &mut egui::Ui) {
+        self.empty(
+            ui,
+            if self.session.active().is_some() {
+                "This file names no device: it holds neither segments nor events. Call \
+                 torch.cuda.memory._record_memory_history() before the part of interest and save it again."
+            } else {
+                "No file is open. Open one from the File menu, or drop it onto the window."
+            },
+        );
+    }
     /// What stands where an answer is not there yet: nothing at first, then how far it is.
     pub fn pending(&self, ui: &mut egui::Ui, status: &JobStatus) {
         let waited = status.since.elapsed();

@@ -5,7 +5,7 @@
 
 use crate::analysis::UsageTimeline;
 use crate::analysis::diagnosis::{Card, Case, Certainty, Diagnosis, DiagnosisParams, Finding, OomMessage, Severity, Verdict};
-use crate::base::{Bytes, grouped};
+use crate::base::{Bytes, counted, grouped};
 use crate::chart::parts_bar::{self, PartLook};
 use crate::model::{DeviceMemory, Item, Position, Snapshot};
 use crate::paint;
@@ -43,7 +43,7 @@ struct Why {
 impl View for Why {
     fn ui(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         let Some((document, _, memory)) = cx.session.front() else {
-            return cx.empty(ui, "No file is open. Open one from the File menu, or drop it onto the window.");
+            return cx.nothing(ui);
         };
         let params = cx.session.card();
         let answer = cx.ask::<Diagnosis>(params.clone());
@@ -90,8 +90,8 @@ impl Why {
             if let Some(usage) = answer.value() {
                 let totals = usage.totals_at(dump);
                 let text = format!(
-                    "When the file was written, {} events later, {} were allocated and {} reserved.",
-                    grouped(u64::from(dump.0 - case.at.0)),
+                    "When the file was written, {} later, {} were allocated and {} reserved.",
+                    counted(u64::from(dump.0 - case.at.0), "event"),
                     Bytes(totals.allocated),
                     Bytes(totals.reserved)
                 );
@@ -226,27 +226,31 @@ fn account(ui: &mut Ui, cx: &Cx<'_>, case: &Case) {
     let drawing = parts_bar::draw(&looks, response.rect.width(), BAR_PT);
     paint::paint(&painter, response.rect.min, &drawing, cx.tokens.palette, &|_| None);
     let within = account.within().max(1);
-    Grid::new("account").num_columns(4).spacing(vec2(2.0 * UNIT, 0.0)).show(ui, |ui| {
-        // A part without bytes has no place in the bar, and none here; what is not known is said.
-        for ((name, look, meaning), (_, bytes)) in PARTS.iter().zip(&parts).filter(|(_, (_, bytes))| *bytes != Some(0)) {
-            let (swatch, painter) = ui.allocate_painter(vec2(2.5 * UNIT, 2.5 * UNIT), Sense::hover());
-            let drawing = parts_bar::draw(&[(*look, 1)], swatch.rect.width(), swatch.rect.height());
-            paint::paint(&painter, swatch.rect.min, &drawing, cx.tokens.palette, &|_| None);
-            ui.label(*name).on_hover_text(*meaning);
-            match bytes {
-                Some(bytes) => {
-                    byte_label(ui, name, *bytes);
-                    let share = format!("{:.1} %", *bytes as f64 * 100.0 / within as f64);
-                    ui.label(RichText::new(share).color(cx.tokens.weak));
+    Grid::new("account").num_columns(4).min_row_height(4.5 * UNIT).min_col_width(0.0).spacing(vec2(2.0 * UNIT, 0.0)).show(
+        ui,
+        |ui| {
+            // A part without bytes has no place in the bar, and none here; what is not known is said.
+            for ((name, look, meaning), (_, bytes)) in PARTS.iter().zip(&parts).filter(|(_, (_, bytes))| *bytes != Some(0)) {
+                let (swatch, painter) = ui.allocate_painter(vec2(2.5 * UNIT, 2.5 * UNIT), Sense::hover());
+                let drawing = parts_bar::draw(&[(*look, 1)], swatch.rect.width(), swatch.rect.height());
+                paint::paint(&painter, swatch.rect.min, &drawing, cx.tokens.palette, &|_| None);
+                ui.label(*name).on_hover_text(*meaning);
+                match bytes {
+                    Some(bytes) => {
+                        byte_label(ui, name, *bytes);
+                        let share = format!("{:.1} %", *bytes as f64 * 100.0 / within as f64);
+                        ui.label(RichText::new(share).color(cx.tokens.weak));
+                    }
+                    None => {
+                        ui.label(RichText::new("unknown").color(cx.tokens.weak)).on_hover_text(
+                            "The card's size, or a failure that tells what the driver had left, is needed for this.",
+                        );
+                    }
                 }
-                None => {
-                    ui.label(RichText::new("unknown").color(cx.tokens.weak))
-                        .on_hover_text("The card's size, or a failure that tells what the driver had left, is needed for this.");
-                }
+                ui.end_row();
             }
-            ui.end_row();
-        }
-    });
+        },
+    );
 }
 
 fn show_finding(
@@ -262,7 +266,7 @@ fn show_finding(
         Severity::Warning => ("Warning", cx.tokens.caution),
         Severity::Note => ("Note", cx.tokens.weak),
     };
-    let title = RichText::new(format!("{word}: {}", finding.rule)).color(colour);
+    let title = RichText::new(format!("{word}: {}", finding.title)).color(colour);
     let header = CollapsingHeader::new(title).id_salt(salt).default_open(Severity::Note < finding.severity);
     header.show(ui, |ui| {
         ui.add(egui::Label::new(&finding.sentence).wrap());
@@ -274,7 +278,7 @@ fn show_finding(
             if response.clicked() {
                 cx.send(Command::Select(Item::Stack(row.stack)));
             }
-            response.on_hover_text(format!("{} in {} blocks", Bytes(row.bytes).exact(), grouped(row.count)));
+            response.on_hover_text(format!("{} in {}", Bytes(row.bytes).exact(), counted(row.count, "block")));
         }
         if !finding.evidence.is_empty() {
             ui.horizontal_wrapped(|ui| {

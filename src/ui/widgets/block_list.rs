@@ -7,7 +7,7 @@ use crate::analysis::{
     BlockLife, BlockOrder, BlockRow, BlockSum, BlockTable, BlockTableParams, Found, GroupBy, GroupKey, Which, pool_of,
 };
 use crate::base::id::Id as _;
-use crate::base::{Bytes, grouped};
+use crate::base::{Bytes, counted, grouped};
 use crate::chart::block_words::{duration_words, key_name, life_words, which_words};
 use crate::chart::ink::{pool_name, stream_name};
 use crate::chart::text::short_path;
@@ -177,7 +177,9 @@ impl BlockList {
             }
             let Some(table) = table.filter(|table| !table.is_empty()) else { return };
             self.texts(ui, cx, table);
-            ui.label(RichText::new(which_words(table.params.which)).color(cx.tokens.weak));
+            let history = cx.session.front().is_some_and(|(_, _, memory)| memory.has_history());
+            let words = if history { which_words(table.params.which) } else { "allocated at the dump".to_owned() };
+            ui.label(RichText::new(words).color(cx.tokens.weak));
         });
     }
 
@@ -266,7 +268,7 @@ fn totals(ui: &mut Ui, cx: &Cx<'_>, table: &BlockTable) {
     ui.spacing_mut().item_spacing.x = UNIT;
     let BlockSum { bytes, requested, count } = table.shown;
     let rows = grouped(table.len() as u64);
-    let blocks = if count == 1 { "1 block".to_owned() } else { format!("{} blocks", grouped(count)) };
+    let blocks = counted(count, "block");
     ui.label(weak(match table.params.by {
         GroupBy::Block => format!("{blocks}:"),
         _ => format!("{rows} {}, {blocks}:", if table.len() == 1 { "row" } else { "rows" }),
@@ -279,7 +281,7 @@ fn totals(ui: &mut Ui, cx: &Cx<'_>, table: &BlockTable) {
     if table.shown != table.total {
         ui.label(weak("of all".to_owned()));
         byte_label(ui, "sizes of all blocks of the set", table.total.bytes);
-        ui.label(weak(format!("in {} blocks", grouped(table.total.count))));
+        ui.label(weak(format!("in {}", counted(table.total.count, "block"))));
     }
 }
 

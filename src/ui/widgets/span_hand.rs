@@ -2,7 +2,7 @@
 //!
 //! A click makes a span the window; with shift, or with a double click, it becomes the selected range.
 
-use crate::base::grouped;
+use crate::base::counted;
 use crate::chart::Clock;
 use crate::chart::axis::{Span, duration_label};
 use crate::model::Snapshot;
@@ -43,7 +43,7 @@ pub fn tooltip(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, span: &Span) {
         let events = match row.events() {
             0 => "no event in it".to_owned(),
             1 => "1 event".to_owned(),
-            events => format!("{} events", grouped(u64::from(events))),
+            events => counted(u64::from(events), "event"),
         };
         let time = row.duration_us().map_or(String::new(), |us| format!(", {}", duration_label(us)));
         ui.label(format!("{events}{time}"));

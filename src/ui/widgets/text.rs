@@ -2,11 +2,16 @@
 
 use crate::base::grouped;
 pub use crate::chart::block_words::{no_stack, telling_line};
-use crate::model::Position;
+use crate::model::{DeviceMemory, Position};
 
 /// A moment: `event 35 572`, or `start`.
 pub fn moment(position: Position) -> String {
     position.event().map_or_else(|| "start".to_owned(), |event| format!("event {}", grouped(u64::from(event.0))))
+}
+
+/// The moment at the cursor, as it is said in a sentence: `event 35 572`, or `the dump` where only that is known.
+pub fn known_moment(memory: &DeviceMemory, position: Position) -> String {
+    if memory.has_history() { moment(position) } else { "the dump".to_owned() }
 }
 
 /// Time of day in UTC to the microsecond: `12:03:41.250 118`.

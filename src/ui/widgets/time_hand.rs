@@ -1,6 +1,6 @@
 //! What the hand does to the time axis, the same on every picture over time.
 
-use crate::base::{Bytes, grouped};
+use crate::base::{Bytes, counted};
 use crate::chart::axis::duration_label;
 use crate::chart::{Clock, Scale};
 use crate::model::{DeviceMemory, Position};
@@ -45,7 +45,7 @@ pub fn measure_words(from: [f32; 2], to: [f32; 2], scales: (&Scale, &Scale), clo
         (Some(from), Some(to)) if from <= to => format!(", {}", duration_label((to - from) as u64)),
         _ => String::new(),
     };
-    format!("{} events{span}\n{}", grouped(u64::from(a.0.abs_diff(b.0))), Bytes(height).exact())
+    format!("{}{span}\n{}", counted(u64::from(a.0.abs_diff(b.0)), "event"), Bytes(height).exact())
 }
 
 /// Draws what the middle button measures: a line, and words beside the pointer, on the side where there is room.
