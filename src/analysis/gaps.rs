@@ -43,6 +43,10 @@ impl PoolSums {
     pub fn largest_free_block(&self) -> u64 {
         self.gaps.last_key_value().map_or(0, |(size, _)| *size)
     }
+    /// Its gaps: each size, and how many there are of it, ascending.
+    pub fn gaps(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.gaps.iter().map(|(size, count)| (*size, *count))
+    }
     fn add_gap(&mut self, size: u64) {
         if 0 < size {
             *self.gaps.entry(size).or_insert(0) += 1;
@@ -56,6 +60,19 @@ impl PoolSums {
             }
         }
     }
+}
+
+/// A mapped range of an expandable segment, as far as a request that maps more looks at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappedRange {
+    /// First byte.
+    pub address: u64,
+    /// Length in bytes.
+    pub size: u64,
+    /// The gap at its begin in bytes; 0 where a block lies there.
+    pub front: u64,
+    /// The gap at its end in bytes; 0 where a block lies there.
+    pub back: u64,
 }
 
 /// A segment as people count them: one `cudaMalloc`, or neighbouring pieces of one expandable segment.
@@ -151,6 +168,21 @@ impl<'a> Gaps<'a> {
     /// The largest gap over all pools, bytes.
     pub fn largest_free_block(&self) -> u64 {
         self.pools.iter().map(PoolSums::largest_free_block).max().unwrap_or(0)
+    }
+    /// The mapped ranges of expandable segments that the file names in one pool, half and stream, in address order.
+    pub fn mapped_ranges(&self, key: PoolKey) -> Vec<MappedRange> {
+        let Ok(pool) = self.keys.binary_search(&key) else { return Vec::new() };
+        let runs = self.runs.iter().filter(|(_, run)| run.expandable && !run.inferred && run.pool == pool);
+        let range = |(start, run): (&u64, &Run)| {
+            let mut blocks = self.live.range((*start, 0)..(run.end, 0));
+            let front = blocks.clone().next().map_or(run.end, |((address, _), _)| *address) - start;
+            // Without overlaps the last block reaches furthest.
+            let last =
+                if run.tangled { blocks.map(|(_, block)| block.end).max() } else { blocks.next_back().map(|(_, b)| b.end) };
+            let back = run.end.saturating_sub(last.unwrap_or(*start));
+            MappedRange { address: *start, size: run.end - start, front, back }
+        };
+        runs.map(range).collect()
     }
     /// Calls `visit` with each pool that changed since the last call.
     pub fn take_touched(&mut self, mut visit: impl FnMut(usize, &PoolSums)) {
@@ -449,6 +481,7 @@ pub struct BlockSums {
     active: i128,
     allocated: i128,
     requested: i128,
+    live_requested: i128,
 }
 
 impl BlockSums {
@@ -464,15 +497,28 @@ impl BlockSums {
     pub fn requested(&self) -> u64 {
         bytes(self.requested)
     }
+    /// What the program asked for with blocks in use, bytes.
+    pub fn live_requested(&self) -> u64 {
+        bytes(self.live_requested)
+    }
     fn begin(&mut self, size: u64, requested: u64, is_allocated: bool) {
         self.active += i128::from(size);
         self.requested += i128::from(requested);
-        self.allocated += if is_allocated { i128::from(size) } else { 0 };
+        if is_allocated {
+            self.allocated += i128::from(size);
+            self.live_requested += i128::from(requested);
+        }
     }
     fn end(&mut self, size: u64, requested: u64, was_allocated: bool) {
         self.active -= i128::from(size);
         self.requested -= i128::from(requested);
-        self.allocated -= if was_allocated { i128::from(size) } else { 0 };
+        if was_allocated {
+            self.wait(size, requested);
+        }
+    }
+    fn wait(&mut self, size: u64, requested: u64) {
+        self.allocated -= i128::from(size);
+        self.live_requested -= i128::from(requested);
     }
 }
 
@@ -526,7 +572,7 @@ impl Gaps<'_> {
                 let row = id.row();
                 if born[row] < freed[row] && freed[row] < died[row] {
                     changed = true;
-                    sums.allocated -= i128::from(lives.sizes()[row]);
+                    sums.wait(lives.sizes()[row], lives.requested()[row]);
                     self.wait(id.0, lives.addresses()[row]);
                 }
             }

@@ -249,7 +249,10 @@ fn write_one(file: &Path, wanted: &Wanted, kind: &dyn Report, out: &Path) -> any
     let mut options = wanted.options.clone();
     if let Some((from, to)) = wanted.window {
         let (from, to) = (at(from)?, at(to)?);
-        if to <= from {
+        if to == from {
+            bail!("the window of {} is empty: both its moments are the same", snapshot.origin.name);
+        }
+        if to < from {
             bail!("the window of {} ends before it begins: name the earlier moment first", snapshot.origin.name);
         }
         options.window = Some(from..to);

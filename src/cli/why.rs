@@ -1,6 +1,6 @@
 //! `why`: why did it run out of memory; where it did not, what holds the memory at its peak.
 
-use crate::analysis::diagnosis::{Accounting, Card, Case, Diagnosis, DiagnosisParams, Finding, OomMessage};
+use crate::analysis::diagnosis::{Accounting, Card, Case, Diagnosis, DiagnosisParams, Finding, MOST_CASES, OomMessage};
 use crate::analysis::{Asked, Subject};
 use crate::base::{Bytes, grouped};
 use crate::cli::command::{Command, Outcome};
@@ -12,6 +12,7 @@ use crate::replay::Replay;
 use crate::report::why_json;
 use anyhow::{Context as _, bail};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -96,11 +97,21 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
         if cases.is_empty() {
             writeln!(out, "{}: nothing was allocated when it was written", output::one_line(&snapshot.origin.name))?;
         }
-        for (place, (id, case)) in cases.iter().enumerate() {
+        for (place, (id, diagnosis)) in found.iter().enumerate() {
             if 0 < place {
                 writeln!(out)?;
             }
-            out.write_all(text(&snapshot, *id, case).as_bytes())?;
+            // Those before the last ones have a verdict and no findings: a line for all of them.
+            let (earlier, last) = diagnosis.cases.split_at(diagnosis.cases.len().saturating_sub(MOST_CASES));
+            if !earlier.is_empty() {
+                writeln!(out, "{}\n", earlier_line(&snapshot, *id, earlier))?;
+            }
+            for (place, case) in last.iter().enumerate() {
+                if 0 < place {
+                    writeln!(out)?;
+                }
+                out.write_all(text(&snapshot, *id, case).as_bytes())?;
+            }
         }
     }
     out.flush()?;
@@ -137,6 +148,7 @@ fn text(snapshot: &Snapshot, id: DeviceId, case: &Case) -> String {
         Some(request) => {
             format!("event {}: {} could not be allocated", grouped(u64::from(request.event.0)), request.words())
         }
+        None if !memory.has_history() => "no failure; as it was written".to_owned(),
         None => format!("no failure; at the peak, event {}", grouped(u64::try_from(case.at.event_number()).unwrap_or(0))),
     };
     let _ = writeln!(text, "{}: {}, {what}\n", output::one_line(&snapshot.origin.name), memory.title());
@@ -150,6 +162,23 @@ fn text(snapshot: &Snapshot, id: DeviceId, case: &Case) -> String {
         text.push_str(&finding_text(snapshot, finding));
     }
     text
+}
+
+/// The verdicts of failures that are not written out.
+fn earlier_line(snapshot: &Snapshot, id: DeviceId, cases: &[Case]) -> String {
+    let mut verdicts: BTreeMap<&str, u64> = BTreeMap::new();
+    for case in cases {
+        *verdicts.entry(case.verdict.name()).or_default() += 1;
+    }
+    let verdicts: Vec<String> = verdicts.iter().map(|(name, count)| format!("{name} {}", grouped(*count))).collect();
+    let word = if cases.len() == 1 { "failure" } else { "failures" };
+    format!(
+        "{}: {}, {} {word} before the last {MOST_CASES}, which follow ({}); --json lists all",
+        output::one_line(&snapshot.origin.name),
+        snapshot.devices[id].title(),
+        grouped(cases.len() as u64),
+        verdicts.join(", "),
+    )
 }
 
 fn account(accounting: &Accounting) -> Table {

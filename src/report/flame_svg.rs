@@ -15,6 +15,9 @@ use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap, StrokeColor
 use inferno::flamegraph::{self, Direction, Options, TextTruncateDirection};
 use std::io::Write;
 
+/// The narrowest graph, in points: the writer's margins and its title must fit. A browser scales it.
+const LEAST_WIDTH_PT: u32 = 320;
+
 /// Writes SVG.
 pub struct FlameSvg;
 
@@ -49,7 +52,7 @@ impl FlameReport for FlameSvg {
         svg.subtitle = Some(format!("{}, {}", subject.device, exact_value(of, subject.tree.root().value)));
         svg.count_name = "bytes".to_owned();
         svg.name_type = "Frame:".to_owned();
-        svg.image_width = Some(options.width_pt as usize);
+        svg.image_width = Some(options.width_pt.max(LEAST_WIDTH_PT) as usize);
         svg.direction = Direction::Inverted;
         svg.text_truncate_direction = TextTruncateDirection::Right;
         svg.font_type = "sans-serif".to_owned();

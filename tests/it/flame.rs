@@ -461,6 +461,9 @@ fn the_subcommand_writes_what_its_ending_says() {
         assert_eq!(sum, booked, "{counter:?}");
     }
     let training = sample("training");
+    // Narrower than its own margins.
+    let (code, said) = run(&[&training, "-o", &file("narrow.svg"), "--size", "1x1"]);
+    assert_eq!(code, Some(0), "{said}");
     for (out, begins) in [("a.svg", &b"<?xml"[..]), ("b.json", b"{"), ("c.PNG", b"\x89PNG"), ("d.folded", b"root;")] {
         let (code, said) = run(&[&training, "--peak", "--out", &file(out)]);
         assert_eq!(code, Some(0), "{said}");

@@ -1,7 +1,8 @@
 //! Where every byte of the device is at one moment.
 //!
 //! Always: live, rounding, pending and the three kinds of free add up to what is reserved (where no block lies outside
-//! the segments the file names); with the card's size known, all parts add up to it.
+//! the segments the file names); with the card's size known, all parts add up to it, unless they are more than it holds,
+//! which a finding then says.
 
 /// Bytes of a device by what they are good for; the names are those of `why --json`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -5,14 +5,15 @@
 
 use crate::analysis::diagnosis::account::Accounting;
 use crate::analysis::diagnosis::{DiagnosisParams, OomMessage};
+use crate::analysis::gaps::{BlockSums, Gaps, MappedRange, PoolKey};
 use crate::analysis::query::Asked;
 use crate::analysis::timeline::UsageTimeline;
-use crate::base::Bytes;
 use crate::base::id::Id as _;
+use crate::base::{Bytes, Cancelled, Progress};
 use crate::model::{
     Action, AllocatorSettings, BlockState, DeviceMemory, EventIdx, PoolId, Position, SizeClass, Snapshot, StackId, StreamId,
 };
-use crate::replay::{MemoryState, Replay, StateBlock, StateSegment};
+use crate::replay::{MemoryState, Replay, StateBlock, StateSegment, Totals};
 
 /// The card, as far as somebody knows it; a snapshot does not hold its size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -68,10 +69,10 @@ impl Request {
 }
 
 impl GapSums {
-    fn add(&mut self, bytes: u64) {
-        self.count += 1;
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.largest = self.largest.max(bytes);
+    fn add(&mut self, gaps: &SameGaps) {
+        self.count += gaps.count;
+        self.bytes = self.bytes.saturating_add(gaps.bytes());
+        self.largest = self.largest.max(gaps.size);
     }
 }
 
@@ -86,6 +87,19 @@ pub enum Wall {
     Half,
     /// A setting keeps it for other sizes.
     Setting,
+}
+
+/// Gaps of one size behind one wall.
+struct SameGaps {
+    wall: Option<Wall>,
+    size: u64,
+    count: u64,
+}
+
+impl SameGaps {
+    fn bytes(&self) -> u64 {
+        self.size.saturating_mul(self.count)
+    }
 }
 
 /// All that rules look at.
@@ -125,13 +139,90 @@ impl<'a> Facts<'a> {
         at: Position,
         oom: Option<EventIdx>,
     ) -> Facts<'a> {
+        let (memory, settings) = (asked.memory(), &asked.subject.snapshot.settings);
+        let state = asked.replay().state_at(memory, at);
+        let request = oom.map(|event| {
+            let expandable = settings_expandable(settings).unwrap_or_else(|| {
+                let before = &memory.trace.actions()[..event.0 as usize];
+                before.iter().rev().find(|action| is_growth(**action)) == Some(&Action::SegmentMap)
+            });
+            request_of(event, memory, settings, expandable, |key| mapped_ranges(&state, key))
+        });
+        let mut facts = Facts::new(asked, timeline, params, state, request);
+        let live = facts.state.blocks.iter().filter(|block| block.state == BlockState::ActiveAllocated);
+        let live_requested = live.fold(0u64, |sum, block| sum.saturating_add(block.requested));
+        let gap_of =
+            |(segment, gap): (&StateSegment, &StateBlock)| SameGaps { wall: facts.wall(segment, gap), size: gap.size, count: 1 };
+        let gaps = facts.segments().flat_map(|(segment, blocks)| blocks.iter().map(move |block| (segment, block)));
+        let gaps: Vec<SameGaps> = gaps.filter(|(_, block)| block.allocation.is_none()).map(gap_of).collect();
+        facts.account(live_requested, &gaps);
+        facts
+    }
+    /// The facts of many failures from one walk over the lives, as far as verdict and account rest on them: their
+    /// states have totals, but neither segments nor blocks. Calls `found` with each, in order; false where only a
+    /// whole state tells, and then nothing was called.
+    pub fn in_brief(
+        asked: &Asked<'a>,
+        timeline: &'a UsageTimeline,
+        params: &'a DiagnosisParams,
+        ooms: &[EventIdx],
+        progress: &Progress,
+        mut found: impl FnMut(&Facts<'a>),
+    ) -> Result<bool, Cancelled> {
+        let (memory, settings) = (asked.memory(), &asked.subject.snapshot.settings);
+        // Whether a gap is of the other kind is known of its segment only; blocks in no segment have made-up ones.
+        let both_kinds = settings.stated && !settings.expandable_segments;
+        if memory.segments.as_slice().iter().any(|segment| segment.inferred || both_kinds && segment.expandable) {
+            return Ok(false);
+        }
+        let mut wanted = ooms.iter().copied().peekable();
+        let (mut last_growth, mut seen) = (None, 0);
+        Gaps::new(memory).follow(progress, |position, _, gaps, sums| {
+            while let Some(event) = wanted.next_if(|event| Position::after(*event) <= position) {
+                let since = &memory.trace.actions()[seen..event.0 as usize];
+                last_growth = since.iter().rev().copied().find(|action| is_growth(*action)).or(last_growth);
+                seen = event.0 as usize;
+                let expandable = settings_expandable(settings).unwrap_or(last_growth == Some(Action::SegmentMap));
+                let request = request_of(event, memory, settings, expandable, |key| gaps.mapped_ranges(key));
+                found(&Facts::of_books(asked, timeline, params, request, gaps, sums));
+            }
+        })?;
+        Ok(true)
+    }
+
+    fn of_books(
+        asked: &Asked<'a>,
+        timeline: &'a UsageTimeline,
+        params: &'a DiagnosisParams,
+        request: Request,
+        gaps: &Gaps<'_>,
+        sums: &BlockSums,
+    ) -> Facts<'a> {
+        let totals =
+            Totals { reserved: gaps.reserved, allocated: sums.allocated(), active: sums.active(), requested: sums.requested() };
+        let state = MemoryState { position: Position::after(request.event), totals, ..MemoryState::default() };
+        let mut facts = Facts::new(asked, timeline, params, state, Some(request));
+        let mut same = Vec::new();
+        for ((pool, class, stream), sums) in gaps.keys.iter().zip(&gaps.pools) {
+            let wall = |size| wall_of(facts.settings(), &request, (*pool, *class, *stream), false, size);
+            same.extend(sums.gaps().map(|(size, count)| SameGaps { wall: wall(size), size, count: u64::from(count) }));
+        }
+        facts.account(sums.live_requested(), &same);
+        facts
+    }
+
+    fn new(
+        asked: &Asked<'a>,
+        timeline: &'a UsageTimeline,
+        params: &'a DiagnosisParams,
+        state: MemoryState,
+        request: Option<Request>,
+    ) -> Facts<'a> {
         let (snapshot, memory, replay) = (asked.subject.snapshot, asked.memory(), asked.replay());
-        let state = replay.state_at(memory, at);
-        let request = oom.map(|event| request_of(event, memory, &state, &snapshot.settings));
         let message = request.as_ref().and_then(|request| message_of(request, memory, &params.messages));
         // Any message names the card; the one of this failure is the one to trust.
         let total = params.card.total.or_else(|| message.or(params.messages.last())?.total);
-        let mut facts = Facts {
+        Facts {
             snapshot,
             memory,
             replay,
@@ -144,9 +235,7 @@ impl<'a> Facts<'a> {
             own: GapSums::default(),
             walled: [Wall::Stream, Wall::Pool, Wall::Half, Wall::Setting].map(|wall| (wall, GapSums::default())).to_vec(),
             accounting: Accounting::default(),
-        };
-        facts.account();
-        facts
+        }
     }
     /// The settings the file states.
     pub fn settings(&self) -> &'a AllocatorSettings {
@@ -158,15 +247,7 @@ impl<'a> Facts<'a> {
         let Some(request) = &self.request else {
             return (segment.pool != PoolId::DEFAULT).then_some(Wall::Pool);
         };
-        if segment.pool != request.pool {
-            Some(Wall::Pool)
-        } else if segment.stream != request.stream {
-            Some(Wall::Stream)
-        } else if segment.class != request.class {
-            Some(Wall::Half)
-        } else {
-            kept_by_setting(self.settings(), request.requested, segment, gap).then_some(Wall::Setting)
-        }
+        wall_of(self.settings(), request, (segment.pool, segment.class, segment.stream), segment.expandable, gap.size)
     }
     /// Whether a segment is of the request's pool, half and stream; where nothing failed, of the default pool.
     pub fn is_own(&self, segment: &StateSegment) -> bool {
@@ -209,30 +290,27 @@ impl<'a> Facts<'a> {
         if within == 0 { 0.0 } else { bytes as f64 * 100.0 / within as f64 }
     }
 
-    fn account(&mut self) {
+    fn account(&mut self, live_requested: u64, same: &[SameGaps]) {
         let mut account = Accounting::default();
         let totals = self.state.totals;
-        let live = self.state.blocks.iter().filter(|block| block.state == BlockState::ActiveAllocated);
-        account.live_requested = live.fold(0u64, |sum, block| sum.saturating_add(block.requested)).min(totals.allocated);
+        account.live_requested = live_requested.min(totals.allocated);
         account.rounding = totals.allocated - account.live_requested;
         account.pending_free = totals.pending_free();
         let (mut gaps, mut own, mut walled) = (GapSums::default(), GapSums::default(), self.walled.clone());
-        for (segment, blocks) in self.segments() {
-            for gap in blocks.iter().filter(|block| block.allocation.is_none()) {
-                gaps.add(gap.size);
-                match self.wall(segment, gap) {
-                    Some(wall) => {
-                        account.free_trapped = account.free_trapped.saturating_add(gap.size);
-                        for (_, sums) in walled.iter_mut().filter(|(other, _)| *other == wall) {
-                            sums.add(gap.size);
-                        }
+        for some in same {
+            gaps.add(some);
+            match some.wall {
+                Some(wall) => {
+                    account.free_trapped = account.free_trapped.saturating_add(some.bytes());
+                    for (_, sums) in walled.iter_mut().filter(|(other, _)| *other == wall) {
+                        sums.add(some);
                     }
-                    None => {
-                        own.add(gap.size);
-                        let fits = self.request.is_none_or(|request| request.requested <= gap.size);
-                        let part = if fits { &mut account.free_usable } else { &mut account.free_too_small };
-                        *part = part.saturating_add(gap.size);
-                    }
+                }
+                None => {
+                    own.add(some);
+                    let fits = self.request.is_none_or(|request| request.requested <= some.size);
+                    let part = if fits { &mut account.free_usable } else { &mut account.free_too_small };
+                    *part = part.saturating_add(some.bytes());
                 }
             }
         }
@@ -256,21 +334,43 @@ fn message_of<'a>(request: &Request, memory: &DeviceMemory, messages: &'a [OomMe
     found(&|message| same(message) && here(message)).or_else(|| found(&same))
 }
 
+/// What keeps a gap from a request: its pool, stream and half, then the settings.
+fn wall_of(settings: &AllocatorSettings, request: &Request, key: PoolKey, expandable: bool, gap: u64) -> Option<Wall> {
+    let (pool, class, stream) = key;
+    if pool != request.pool {
+        Some(Wall::Pool)
+    } else if stream != request.stream {
+        Some(Wall::Stream)
+    } else if class != request.class {
+        Some(Wall::Half)
+    } else {
+        kept_by_setting(settings, request.requested, expandable, gap).then_some(Wall::Setting)
+    }
+}
+
 /// The rules about oversize blocks (`get_free_block`), and ranges that only the other kind of segment serves.
-fn kept_by_setting(settings: &AllocatorSettings, wanted: u64, segment: &StateSegment, gap: &StateBlock) -> bool {
-    if segment.expandable && !settings.expandable_segments && settings.stated {
+fn kept_by_setting(settings: &AllocatorSettings, wanted: u64, expandable: bool, gap: u64) -> bool {
+    if expandable && !settings.expandable_segments && settings.stated {
         return true;
     }
     let Some(limit) = settings.max_split_size else { return false };
-    if wanted < limit { limit <= gap.size } else { wanted.saturating_add(settings.max_non_split_rounding) <= gap.size }
+    if wanted < limit { limit <= gap } else { wanted.saturating_add(settings.max_non_split_rounding) <= gap }
 }
 
-fn request_of(event: EventIdx, memory: &DeviceMemory, state: &MemoryState, settings: &AllocatorSettings) -> Request {
+/// `expandable` says whether new memory was mapped rather than allocated when it failed; `ranges` gives the mapped
+/// ranges of one pool, half and stream at that moment, in address order.
+fn request_of(
+    event: EventIdx,
+    memory: &DeviceMemory,
+    settings: &AllocatorSettings,
+    expandable: bool,
+    ranges: impl Fn(PoolKey) -> Vec<MappedRange>,
+) -> Request {
     let entry = memory.trace.entry(event);
     let rounded = settings.round(entry.size);
     let class = AllocatorSettings::class(rounded);
     let (pool, pool_stated) = (entry.pool.unwrap_or(PoolId::DEFAULT), entry.pool.is_some());
-    let request = Request {
+    let mut request = Request {
         event,
         requested: entry.size,
         tried: settings.segment_size(rounded),
@@ -282,50 +382,53 @@ fn request_of(event: EventIdx, memory: &DeviceMemory, state: &MemoryState, setti
         stream: entry.stream,
         stack: entry.stack,
     };
-    if !is_expandable(event, memory, settings) {
-        return request;
+    if expandable {
+        request.needed = still_to_map(&ranges((pool, class, entry.stream)), rounded, settings.granule(class));
     }
-    let needed = still_to_map(state, &request, rounded, settings.granule(class));
-    Request { needed, ..request }
+    request
 }
 
-/// Whether new memory was mapped rather than allocated when the request failed: as the settings at the dump say, or
-/// where the file states none, as the last growth before it was.
-fn is_expandable(event: EventIdx, memory: &DeviceMemory, settings: &AllocatorSettings) -> bool {
-    if settings.stated {
-        return settings.expandable_segments;
-    }
-    let before = &memory.trace.actions()[..event.0 as usize];
-    let last = before.iter().rev().find(|action| matches!(action, Action::SegmentAlloc | Action::SegmentMap));
-    last == Some(&Action::SegmentMap)
+/// Whether new memory is mapped rather than allocated, where the file states it; else the last growth before a failure
+/// tells.
+fn settings_expandable(settings: &AllocatorSettings) -> Option<bool> {
+    settings.stated.then_some(settings.expandable_segments)
+}
+
+fn is_growth(action: Action) -> bool {
+    matches!(action, Action::SegmentAlloc | Action::SegmentMap)
+}
+
+fn mapped_ranges(state: &MemoryState, key: PoolKey) -> Vec<MappedRange> {
+    let gap = |block: Option<&StateBlock>| block.filter(|block| block.allocation.is_none()).map_or(0, |block| block.size);
+    let segments = state
+        .segments
+        .iter()
+        .filter(|segment| segment.expandable && !segment.inferred && (segment.pool, segment.class, segment.stream) == key);
+    let range = |segment: &StateSegment| {
+        let blocks = state.blocks_of(segment);
+        let (front, back) = (gap(blocks.first()), gap(blocks.last()));
+        MappedRange { address: segment.address, size: segment.size, front, back }
+    };
+    segments.map(range).collect()
 }
 
 /// What an expandable segment would have to map for a request (`try_allocate_expandable_block`): the first unmapped
 /// stretch, with the gap in front of it, from which so many bytes lie together. The stretch behind the last mapped byte
 /// has no end that a file tells.
-fn still_to_map(state: &MemoryState, request: &Request, rounded: u64, granule: u64) -> u64 {
+fn still_to_map(ranges: &[MappedRange], rounded: u64, granule: u64) -> u64 {
     let whole = |bytes: u64| bytes.checked_next_multiple_of(granule.max(1)).unwrap_or(u64::MAX);
-    let key = (request.pool, request.class, request.stream);
-    let ranges: Vec<&StateSegment> = state
-        .segments
-        .iter()
-        .filter(|segment| segment.expandable && !segment.inferred && (segment.pool, segment.class, segment.stream) == key)
-        .collect();
     for (place, range) in ranges.iter().enumerate() {
-        let blocks = state.blocks_of(range);
-        let mut free = blocks.last().filter(|block| block.allocation.is_none()).map_or(0, |block| block.size);
-        let mut mapped = 0u64;
+        let (mut free, mut mapped) = (range.back, 0u64);
         for (left, right) in ranges[place..].iter().zip(ranges[place..].iter().skip(1)) {
             let hole = right.address.saturating_sub(left.address.saturating_add(left.size));
             let part = whole(rounded.saturating_sub(free)).min(hole);
             (free, mapped) = (free.saturating_add(part), mapped.saturating_add(part));
-            let first = state.blocks_of(right).first().filter(|block| block.allocation.is_none());
-            free = free.saturating_add(first.map_or(0, |block| block.size));
+            free = free.saturating_add(right.front);
             if rounded <= free {
                 return mapped;
             }
             // Only a range that is one gap leads on to the next stretch.
-            if first.is_none_or(|block| block.size < right.size) {
+            if right.front < right.size {
                 break;
             }
         }

@@ -35,13 +35,17 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
     let largest = stacks
         .first()
         .map_or(String::new(), |row| format!(" Most of it, {}, comes from {}.", Bytes(row.bytes), facts.name_of(row.stack)));
+    // A state alone does not tell what is old.
+    let ages = if facts.memory.has_history() {
+        format!(": {} are as old as the first tenth of the recording, {} came later", Bytes(old), Bytes(live.saturating_sub(old)))
+    } else {
+        String::new()
+    };
     let sentence = format!(
-        "{} are live ({:.0} % of {}): {} are as old as the first tenth of the recording, {} came later.{largest}",
+        "{} are live ({:.0} % of {}){ages}.{largest}",
         Bytes(live),
         facts.percent(live),
         Bytes(facts.accounting.within()),
-        Bytes(old),
-        Bytes(live - old),
     );
     let severity = match verdict {
         Verdict::Live => Severity::Cause,

@@ -105,41 +105,49 @@ impl Diagnosis {
     ) -> Result<Diagnosis, Cancelled> {
         let memory = asked.memory();
         let ooms = memory.trace.ooms();
-        progress.stage("looking for causes", ooms.len().max(1) as u64)?;
         let mut cases: Vec<Case> = Vec::new();
         if ooms.is_empty() {
+            progress.stage("looking for causes", 1)?;
             let peak = Moment::Peak.position(memory, timeline).unwrap_or(memory.end());
-            cases.push(case(&Facts::at(asked, timeline, params, peak, None), true, progress)?);
+            cases.push(case(&Facts::at(asked, timeline, params, peak, None), progress)?);
         }
         let looked_into = ooms.len().saturating_sub(MOST_CASES);
-        for (done, event) in ooms.iter().enumerate() {
+        // Many failures cost one walk, not a state each.
+        if 0 < looked_into {
+            Facts::in_brief(asked, timeline, params, &ooms[..looked_into], progress, |facts| cases.push(brief(facts)))?;
+        }
+        progress.stage("looking for causes", ooms.len() as u64)?;
+        for (done, event) in ooms.iter().enumerate().skip(cases.len()) {
             progress.at(done as u64)?;
             let facts = Facts::at(asked, timeline, params, Position::after(*event), Some(*event));
-            cases.push(case(&facts, looked_into <= done, progress)?);
+            cases.push(if looked_into <= done { case(&facts, progress)? } else { brief(&facts) });
         }
         Ok(Diagnosis { cases })
     }
 }
 
-fn case(facts: &Facts<'_>, all_rules: bool, progress: &Progress) -> Result<Case, Cancelled> {
+/// Verdict and account.
+fn brief(facts: &Facts<'_>) -> Case {
     let verdict = Verdict::of(facts);
-    let mut findings = Vec::new();
-    if all_rules {
-        for rule in RULES {
-            let found = (rule.look)(facts, verdict, progress)?;
-            findings.extend(found.into_iter().map(|finding| Finding { rule: rule.name, title: rule.title, ..finding }));
-        }
-        // Stable: findings of one severity stay in the order of the rules.
-        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    }
-    Ok(Case {
+    Case {
         at: facts.state.position,
         request: facts.request,
         verdict,
         sentence: verdict.sentence(facts),
         accounting: facts.accounting,
-        findings,
-    })
+        findings: Vec::new(),
+    }
+}
+
+fn case(facts: &Facts<'_>, progress: &Progress) -> Result<Case, Cancelled> {
+    let mut case = brief(facts);
+    for rule in RULES {
+        let found = (rule.look)(facts, case.verdict, progress)?;
+        case.findings.extend(found.into_iter().map(|finding| Finding { rule: rule.name, title: rule.title, ..finding }));
+    }
+    // Stable: findings of one severity stay in the order of the rules.
+    case.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Ok(case)
 }
 
 impl Query for Diagnosis {

@@ -16,15 +16,17 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
     let mut found = Vec::new();
     let account = &facts.accounting;
     if let Some(capacity) = account.capacity {
-        let reserved = facts.state.totals.reserved;
-        if capacity < reserved {
+        let (reserved, left) = (facts.state.totals.reserved, account.device_free.unwrap_or(0));
+        let known = reserved.saturating_add(left);
+        if capacity < known {
+            let also = if left == 0 { String::new() } else { format!(" and {} were left", Bytes(left)) };
             let sentence = format!(
-                "{} are reserved on a card of {}: memory was released behind the allocator's back (sleep modes, unmapped ranges), \
-                 or the card is another one.",
+                "{} are reserved{also} on a card of {}: memory was released behind the allocator's back (sleep modes, unmapped \
+                 ranges), or the card is another one.",
                 Bytes(reserved),
                 Bytes(capacity)
             );
-            found.push(Finding::new(Severity::Warning, sentence, reserved - capacity));
+            found.push(Finding::new(Severity::Warning, sentence, known - capacity));
         }
     }
     if let (Some(outside), Some(capacity)) = (account.outside, account.capacity)
