@@ -4,13 +4,15 @@
 //! half, one stream, and the limits of `max_split_size_mb`.
 
 use crate::analysis::diagnosis::account::Accounting;
+use crate::analysis::diagnosis::steps::Steps;
 use crate::analysis::diagnosis::{DiagnosisParams, OomMessage};
 use crate::analysis::query::Asked;
 use crate::analysis::timeline::UsageTimeline;
 use crate::base::Bytes;
 use crate::base::id::Id as _;
 use crate::model::{
-    Action, AllocatorSettings, BlockState, DeviceMemory, EventIdx, PoolId, Position, SizeClass, Snapshot, StackId, StreamId,
+    Action, AllocatorSettings, BlockState, DeviceMemory, EventIdx, Missing, PoolId, Position, SegmentId, SizeClass, Snapshot,
+    StackId, StreamId,
 };
 use crate::replay::{MemoryState, Replay, StateBlock, StateSegment};
 
@@ -36,16 +38,28 @@ pub struct Request {
     pub needed: u64,
     /// What the driver had left, as the event says.
     pub device_free: u64,
-    /// The pool it was for; the default one where the event does not say.
-    pub pool: PoolId,
-    /// Whether the event names its pool (PyTorch 2.12 and later).
-    pub pool_stated: bool,
+    /// The pool it was for; none: a private one that held nothing yet.
+    pub pool: Option<PoolId>,
+    /// How its pool is known.
+    pub pool_from: PoolFrom,
     /// Its half.
     pub class: SizeClass,
     /// Its stream.
     pub stream: StreamId,
     /// Where it was asked for.
     pub stack: StackId,
+}
+
+/// How the pool of a request is known: events name it from PyTorch 2.12 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolFrom {
+    /// The event names it.
+    Event,
+    /// What lay free in the default pool would have served it, or would have gone back to the driver: it was for a
+    /// private one.
+    Gaps,
+    /// Nothing speaks against the default pool.
+    Assumed,
 }
 
 /// Some gaps.
@@ -106,6 +120,9 @@ pub struct Facts<'a> {
     pub state: MemoryState,
     /// What failed; none where nothing did.
     pub request: Option<Request>,
+    /// Segments that must have been of private pools at the failure though the file does not say so: what lay free in
+    /// them would have served the request, or gone back to the driver.
+    pub unstated: Vec<SegmentId>,
     /// All gaps.
     pub gaps: GapSums,
     /// The gaps that are the request's own and that no setting keeps from it.
@@ -114,6 +131,10 @@ pub struct Facts<'a> {
     pub walled: Vec<(Wall, GapSums)>,
     /// Where every byte is.
     pub accounting: Accounting,
+    /// A message of a failure was given, and the recording of that device holds none.
+    pub has_lost_failure: bool,
+    /// The program's own steps up to the moment, where it marked them.
+    pub steps: Option<Steps>,
 }
 
 impl<'a> Facts<'a> {
@@ -127,8 +148,8 @@ impl<'a> Facts<'a> {
     ) -> Facts<'a> {
         let (snapshot, memory, replay) = (asked.subject.snapshot, asked.memory(), asked.replay());
         let state = replay.state_at(memory, at);
-        let request = oom.map(|event| request_of(event, memory, &state, &snapshot.settings));
-        let message = request.as_ref().and_then(|request| message_of(request, memory, &params.messages));
+        let (request, unstated) = oom.map(|event| request_of(event, memory, &state, &snapshot.settings)).unzip();
+        let message = request.as_ref().and_then(|request| message_of(request, memory, &state, &params.messages));
         // Any message names the card; the one of this failure is the one to trust.
         let total = params.card.total.or_else(|| message.or(params.messages.last())?.total);
         let mut facts = Facts {
@@ -140,17 +161,27 @@ impl<'a> Facts<'a> {
             message,
             state,
             request,
+            unstated: unstated.unwrap_or_default(),
             gaps: GapSums::default(),
             own: GapSums::default(),
             walled: [Wall::Stream, Wall::Pool, Wall::Half, Wall::Setting].map(|wall| (wall, GapSums::default())).to_vec(),
             accounting: Accounting::default(),
+            has_lost_failure: request.is_none() && params.messages.iter().any(|message| here(message, memory)),
+            steps: None,
         };
         facts.account();
+        facts.steps = Steps::of(&facts);
         facts
     }
     /// The settings the file states.
     pub fn settings(&self) -> &'a AllocatorSettings {
         &self.snapshot.settings
+    }
+    /// The memory fraction, as far as somebody tells: the caller, the settings, or the cap that the message names.
+    pub fn fraction(&self) -> Option<f64> {
+        let told = self.card.fraction_ppm.map(|ppm| f64::from(ppm) / 1e6);
+        let by_message = || Some(self.message?.allowed? as f64 / self.card.total.filter(|total| 0 < *total)? as f64);
+        told.or(self.settings().per_process_memory_fraction).or_else(by_message)
     }
     /// What keeps a gap from the request; none where it is the request's own. Where nothing failed, private pools are
     /// walled off from everybody else.
@@ -158,7 +189,7 @@ impl<'a> Facts<'a> {
         let Some(request) = &self.request else {
             return (segment.pool != PoolId::DEFAULT).then_some(Wall::Pool);
         };
-        if segment.pool != request.pool {
+        if Some(segment.pool) != request.pool || self.unstated.contains(&segment.id) {
             Some(Wall::Pool)
         } else if segment.stream != request.stream {
             Some(Wall::Stream)
@@ -172,7 +203,10 @@ impl<'a> Facts<'a> {
     pub fn is_own(&self, segment: &StateSegment) -> bool {
         !segment.inferred
             && match &self.request {
-                Some(request) => (segment.pool, segment.class, segment.stream) == (request.pool, request.class, request.stream),
+                Some(request) => {
+                    (Some(segment.pool), segment.class, segment.stream) == (request.pool, request.class, request.stream)
+                        && !self.unstated.contains(&segment.id)
+                }
                 None => segment.pool == PoolId::DEFAULT,
             }
     }
@@ -247,13 +281,29 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// The message of a failure: the last one that wants as much, on this device where it says so.
-fn message_of<'a>(request: &Request, memory: &DeviceMemory, messages: &'a [OomMessage]) -> Option<&'a OomMessage> {
-    let wanted = Bytes(request.tried).to_string();
-    let same = |message: &&OomMessage| Bytes(message.requested).to_string() == wanted;
-    let here = |message: &&OomMessage| message.device.is_none_or(|device| device == memory.ordinal);
-    let found = |test: &dyn Fn(&&OomMessage) -> bool| messages.iter().rev().find(test);
-    found(&|message| same(message) && here(message)).or_else(|| found(&same))
+/// The message of a failure: it wants as much and, where it says so, is of this device; of several, a loop that tries
+/// again writes many, the one whose other figures are those of the state, the last of equal ones.
+fn message_of<'a>(
+    request: &Request,
+    memory: &DeviceMemory,
+    state: &MemoryState,
+    messages: &'a [OomMessage],
+) -> Option<&'a OomMessage> {
+    let reads = |says: Option<u64>, is: u64| says.is_some_and(|says| Bytes(says).to_string() == Bytes(is).to_string());
+    let rank = |message: &OomMessage| {
+        let agrees = [
+            reads(message.free, request.device_free),
+            reads(message.allocated, state.totals.allocated),
+            reads(message.reserved_in_all(), state.totals.reserved),
+        ];
+        (here(message, memory), agrees.iter().filter(|agrees| **agrees).count())
+    };
+    messages.iter().filter(|message| reads(Some(message.requested), request.tried)).max_by_key(|message| rank(message))
+}
+
+/// Whether a message may be of this device.
+fn here(message: &OomMessage, memory: &DeviceMemory) -> bool {
+    message.device.is_none_or(|device| device == memory.ordinal)
 }
 
 /// The rules about oversize blocks (`get_free_block`), and ranges that only the other kind of segment serves.
@@ -265,28 +315,83 @@ fn kept_by_setting(settings: &AllocatorSettings, wanted: u64, segment: &StateSeg
     if wanted < limit { limit <= gap.size } else { wanted.saturating_add(settings.max_non_split_rounding) <= gap.size }
 }
 
-fn request_of(event: EventIdx, memory: &DeviceMemory, state: &MemoryState, settings: &AllocatorSettings) -> Request {
+/// The failed request, and the segments that must have been of private pools though the file does not say so.
+fn request_of(
+    event: EventIdx,
+    memory: &DeviceMemory,
+    state: &MemoryState,
+    settings: &AllocatorSettings,
+) -> (Request, Vec<SegmentId>) {
+    let mut unstated = Vec::new();
     let entry = memory.trace.entry(event);
     let rounded = settings.round(entry.size);
     let class = AllocatorSettings::class(rounded);
-    let (pool, pool_stated) = (entry.pool.unwrap_or(PoolId::DEFAULT), entry.pool.is_some());
-    let request = Request {
+    let mut request = Request {
         event,
         requested: entry.size,
         tried: settings.segment_size(rounded),
         needed: settings.segment_size(rounded),
         device_free: entry.address,
-        pool,
-        pool_stated,
+        pool: Some(entry.pool.unwrap_or(PoolId::DEFAULT)),
+        pool_from: if entry.pool.is_some() { PoolFrom::Event } else { PoolFrom::Assumed },
         class,
         stream: entry.stream,
         stack: entry.stack,
     };
-    if !is_expandable(event, memory, settings) {
-        return request;
+    if request.pool_from == PoolFrom::Assumed && !memory.coverage.lacks(Missing::Sizes) {
+        let strangers = strangers(&request, memory, state, settings);
+        // No graph is captured on the legacy stream: there, segments whose pool is unknown are the private ones.
+        let private = |id: &SegmentId| request.stream != StreamId::DEFAULT || pool_is_stated(memory, *id);
+        if strangers.iter().any(private) {
+            (request.pool, request.pool_from) = (private_pool_of(&request, memory, state), PoolFrom::Gaps);
+        } else {
+            unstated = strangers;
+        }
     }
-    let needed = still_to_map(state, &request, rounded, settings.granule(class));
-    Request { needed, ..request }
+    if is_expandable(event, memory, settings) {
+        request.needed = still_to_map(state, &request, rounded, settings.granule(class));
+    }
+    (request, unstated)
+}
+
+/// Segments of the default pool that prove a request to be of another one, where its event does not say: a gap that fits
+/// would have served it, and before it fails, all that lies wholly free goes back to the driver
+/// (`release_cached_blocks`); not so while a graph is captured.
+fn strangers(request: &Request, memory: &DeviceMemory, state: &MemoryState, settings: &AllocatorSettings) -> Vec<SegmentId> {
+    // What the failing attempt itself mapped stays behind, free.
+    let before = memory.trace.actions()[..request.event.0 as usize].iter().rev();
+    let mut grown = before.take_while(|action| {
+        matches!(action, Action::SegmentAlloc | Action::SegmentFree | Action::SegmentMap | Action::SegmentUnmap)
+    });
+    let mapped = grown.any(|action| *action == Action::SegmentMap);
+    let proves = |segment: &StateSegment| {
+        let own = (segment.class, segment.stream) == (request.class, request.stream);
+        let mut gaps = state.blocks_of(segment).iter().filter(|block| block.allocation.is_none());
+        // A gap of two granules holds a whole one, wherever it begins.
+        let releasable = |gap: &StateBlock| match segment.expandable {
+            true => !mapped && settings.granule(segment.class).saturating_mul(2) <= gap.size,
+            false => gap.size == segment.size,
+        };
+        gaps.any(|gap| {
+            let fits = own && request.requested <= gap.size && !kept_by_setting(settings, request.requested, segment, gap);
+            fits || releasable(gap)
+        })
+    };
+    let segments = state.segments.iter().filter(|segment| !segment.inferred && segment.pool == PoolId::DEFAULT);
+    segments.filter(|segment| proves(segment)).map(|segment| segment.id).collect()
+}
+
+/// Whether the file states the pool of a segment whose events do not: it does for those that are there at the dump.
+fn pool_is_stated(memory: &DeviceMemory, segment: SegmentId) -> bool {
+    memory.segments.get(segment).is_some_and(|segment| segment.died == Position::NEVER)
+}
+
+/// The private pool that a request was for which was not for the default one: that which served its stream last.
+fn private_pool_of(request: &Request, memory: &DeviceMemory, state: &MemoryState) -> Option<PoolId> {
+    let lives = &memory.allocations;
+    let served = (0..lives.born_by(state.position)).rev().find(|row| lives.streams()[*row] == request.stream)?;
+    let pool = memory.segments.get(lives.segments()[served])?.pool;
+    (pool != PoolId::DEFAULT).then_some(pool)
 }
 
 /// Whether new memory was mapped rather than allocated when the request failed: as the settings at the dump say, or
@@ -309,7 +414,7 @@ fn still_to_map(state: &MemoryState, request: &Request, rounded: u64, granule: u
     let ranges: Vec<&StateSegment> = state
         .segments
         .iter()
-        .filter(|segment| segment.expandable && !segment.inferred && (segment.pool, segment.class, segment.stream) == key)
+        .filter(|segment| segment.expandable && !segment.inferred && (Some(segment.pool), segment.class, segment.stream) == key)
         .collect();
     for (place, range) in ranges.iter().enumerate() {
         let blocks = state.blocks_of(range);

@@ -8,6 +8,7 @@
 mod account;
 mod facts;
 mod rule;
+mod steps;
 mod verdict;
 
 mod coverage;
@@ -28,7 +29,7 @@ mod stranded;
 mod trapped;
 
 pub use account::Accounting;
-pub use facts::{Card, Facts, Request};
+pub use facts::{Card, Facts, PoolFrom, Request};
 pub use message::OomMessage;
 pub use rule::{Certainty, Finding, Rule, Severity, StackBytes};
 pub use verdict::Verdict;
