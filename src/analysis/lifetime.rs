@@ -267,7 +267,19 @@ impl LeakSuspects {
         params: &LeakParams,
         progress: &Progress,
     ) -> Result<LeakSuspects, Cancelled> {
-        let moments = moments_of(device, params);
+        LeakSuspects::between(device, replay, stacks, params.window, moments_of(device, params), progress)
+    }
+
+    /// Compares what lives at moments of the window; of more than [`MOST_MOMENTS`] evenly spread ones are taken.
+    pub fn between(
+        device: &DeviceMemory,
+        replay: &Replay,
+        stacks: &StackTable,
+        window: LifetimeParams,
+        moments: Vec<Position>,
+        progress: &Progress,
+    ) -> Result<LeakSuspects, Cancelled> {
+        let moments = spread(moments);
         let lives = &device.allocations;
         let mut alike = Alike::new(stacks);
         let mut by_stack: FxHashMap<StackId, Vec<Sum>> = FxHashMap::default();
@@ -298,7 +310,7 @@ impl LeakSuspects {
             }
         }
         found.suspects.sort_by_key(|growth| (std::cmp::Reverse(growth.gained()), growth.stack));
-        found.draw_lines(device, &mut alike, params, progress)?;
+        found.draw_lines(device, &mut alike, window, progress)?;
         Ok(found)
     }
 
@@ -307,7 +319,7 @@ impl LeakSuspects {
         &mut self,
         device: &DeviceMemory,
         alike: &mut Alike<'_>,
-        params: &LeakParams,
+        window: LifetimeParams,
         progress: &Progress,
     ) -> Result<(), Cancelled> {
         let places: FxHashMap<StackId, usize> =
@@ -315,7 +327,7 @@ impl LeakSuspects {
         if places.is_empty() {
             return Ok(());
         }
-        let points = line_points(device, params.window);
+        let points = line_points(device, window);
         let lives = &device.allocations;
         for row in 0..lives.len() {
             if row.is_multiple_of(65_536) {
@@ -339,7 +351,7 @@ fn line_points(device: &DeviceMemory, window: LifetimeParams) -> Vec<Position> {
     (0..LINE_POINTS as u64).map(|point| Position(from.0 + (length * point / (LINE_POINTS as u64 - 1)) as u32)).collect()
 }
 
-/// The moments compared: inside the window, ascending, no two equal, at most [`MOST_MOMENTS`].
+/// The moments that `params` name, inside the window.
 fn moments_of(device: &DeviceMemory, params: &LeakParams) -> Vec<Position> {
     let LeakParams { window: LifetimeParams { from, to }, slices } = *params;
     let (from, last) = (from.min(device.end()), Position(to.0.saturating_sub(1)).min(device.end()));
@@ -355,6 +367,11 @@ fn moments_of(device: &DeviceMemory, params: &LeakParams) -> Vec<Position> {
         }
     };
     moments.retain(|moment| from <= *moment && *moment <= last);
+    moments
+}
+
+/// Moments ascending, no two equal, at most [`MOST_MOMENTS`].
+fn spread(mut moments: Vec<Position>) -> Vec<Position> {
     moments.sort_unstable();
     moments.dedup();
     if MOST_MOMENTS < moments.len() {

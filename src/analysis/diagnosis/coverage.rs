@@ -12,9 +12,20 @@ pub const RULE: Rule = Rule { name: "coverage", title: "what the recording does 
 fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<Finding>, Cancelled> {
     progress.check()?;
     let mut found = Vec::new();
-    for gap in &facts.memory.coverage.gaps {
+    // A trace that holds a failure alone is no sign that recording was off.
+    let bare = facts.request.is_some() && facts.memory.trace.len() == 1 && facts.state.totals.reserved == 0;
+    for gap in facts.memory.coverage.gaps.iter().filter(|gap| !(bare && gap.missing == Missing::History)) {
         let advice = match gap.missing {
             Missing::History | Missing::Start => {
+                "torch.cuda.memory._record_memory_history(max_entries=1_000_000), before the model is made."
+            }
+            Missing::Sizes if facts.settings().stated => {
+                "torch.cuda.memory._record_memory_history(max_entries=1_000_000), before the model is made."
+            }
+            Missing::Stacks if gap.why.starts_with("recorded with context=None") => {
+                "torch.cuda.memory._record_memory_history(context=\"all\") keeps the stack of each allocation."
+            }
+            Missing::Stacks if gap.why.starts_with("blocks older") => {
                 "torch.cuda.memory._record_memory_history(max_entries=1_000_000), before the model is made."
             }
             Missing::Stacks => {

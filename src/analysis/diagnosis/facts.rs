@@ -4,6 +4,7 @@
 //! half, one stream, and the limits of `max_split_size_mb`.
 
 use crate::analysis::diagnosis::account::Accounting;
+use crate::analysis::diagnosis::steps::Steps;
 use crate::analysis::diagnosis::{DiagnosisParams, OomMessage};
 use crate::analysis::gaps::{BlockSums, Gaps, MappedRange, PoolKey};
 use crate::analysis::query::Asked;
@@ -11,7 +12,8 @@ use crate::analysis::timeline::UsageTimeline;
 use crate::base::id::Id as _;
 use crate::base::{Bytes, Cancelled, Progress};
 use crate::model::{
-    Action, AllocatorSettings, BlockState, DeviceMemory, EventIdx, PoolId, Position, SizeClass, Snapshot, StackId, StreamId,
+    Action, AllocatorSettings, BlockState, DeviceMemory, EventIdx, Missing, PoolId, Position, Segment, SegmentId, SizeClass,
+    Snapshot, StackId, StreamId,
 };
 use crate::replay::{MemoryState, Replay, StateBlock, StateSegment, Totals};
 
@@ -37,16 +39,28 @@ pub struct Request {
     pub needed: u64,
     /// What the driver had left, as the event says.
     pub device_free: u64,
-    /// The pool it was for; the default one where the event does not say.
-    pub pool: PoolId,
-    /// Whether the event names its pool (PyTorch 2.12 and later).
-    pub pool_stated: bool,
+    /// The pool it was for; none: a private one that held nothing yet.
+    pub pool: Option<PoolId>,
+    /// How its pool is known.
+    pub pool_from: PoolFrom,
     /// Its half.
     pub class: SizeClass,
     /// Its stream.
     pub stream: StreamId,
     /// Where it was asked for.
     pub stack: StackId,
+}
+
+/// How the pool of a request is known: events name it from PyTorch 2.12 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolFrom {
+    /// The event names it.
+    Event,
+    /// What lay free in the default pool would have served it, or would have gone back to the driver: it was for a
+    /// private one.
+    Gaps,
+    /// Nothing speaks against the default pool.
+    Assumed,
 }
 
 /// Some gaps.
@@ -120,6 +134,9 @@ pub struct Facts<'a> {
     pub state: MemoryState,
     /// What failed; none where nothing did.
     pub request: Option<Request>,
+    /// Segments that must have been of private pools at the failure though the file does not say so: what lay free in
+    /// them would have served the request, or gone back to the driver.
+    pub unstated: Vec<SegmentId>,
     /// All gaps.
     pub gaps: GapSums,
     /// The gaps that are the request's own and that no setting keeps from it.
@@ -128,6 +145,10 @@ pub struct Facts<'a> {
     pub walled: Vec<(Wall, GapSums)>,
     /// Where every byte is.
     pub accounting: Accounting,
+    /// A message of a failure was given, and the recording of that device holds none.
+    pub has_lost_failure: bool,
+    /// The program's own steps up to the moment, where it marked them.
+    pub steps: Option<Steps>,
 }
 
 impl<'a> Facts<'a> {
@@ -141,14 +162,8 @@ impl<'a> Facts<'a> {
     ) -> Facts<'a> {
         let (memory, settings) = (asked.memory(), &asked.subject.snapshot.settings);
         let state = asked.replay().state_at(memory, at);
-        let request = oom.map(|event| {
-            let expandable = settings_expandable(settings).unwrap_or_else(|| {
-                let before = &memory.trace.actions()[..event.0 as usize];
-                before.iter().rev().find(|action| is_growth(**action)) == Some(&Action::SegmentMap)
-            });
-            request_of(event, memory, settings, expandable, |key| mapped_ranges(&state, key))
-        });
-        let mut facts = Facts::new(asked, timeline, params, state, request);
+        let (request, unstated) = oom.map(|event| request_of(event, memory, &state, settings)).unzip();
+        let mut facts = Facts { unstated: unstated.unwrap_or_default(), ..Facts::new(asked, timeline, params, state, request) };
         let live = facts.state.blocks.iter().filter(|block| block.state == BlockState::ActiveAllocated);
         let live_requested = live.fold(0u64, |sum, block| sum.saturating_add(block.requested));
         let gap_of =
@@ -156,6 +171,7 @@ impl<'a> Facts<'a> {
         let gaps = facts.segments().flat_map(|(segment, blocks)| blocks.iter().map(move |block| (segment, block)));
         let gaps: Vec<SameGaps> = gaps.filter(|(_, block)| block.allocation.is_none()).map(gap_of).collect();
         facts.account(live_requested, &gaps);
+        facts.steps = Steps::of(&facts);
         facts
     }
     /// The facts of many failures from one walk over the lives, as far as verdict and account rest on them: their
@@ -172,7 +188,12 @@ impl<'a> Facts<'a> {
         let (memory, settings) = (asked.memory(), &asked.subject.snapshot.settings);
         // Whether a gap is of the other kind is known of its segment only; blocks in no segment have made-up ones.
         let both_kinds = settings.stated && !settings.expandable_segments;
-        if memory.segments.as_slice().iter().any(|segment| segment.inferred || both_kinds && segment.expandable) {
+        // Where events name no pool and there are private ones, only a whole state tells whose a request was.
+        let unnamed = ooms.iter().any(|event| memory.trace.entry(*event).pool.is_none());
+        let needs_state = |segment: &Segment| {
+            segment.inferred || both_kinds && segment.expandable || unnamed && segment.pool != PoolId::DEFAULT
+        };
+        if memory.segments.as_slice().iter().any(needs_state) {
             return Ok(false);
         }
         let mut wanted = ooms.iter().copied().peekable();
@@ -183,7 +204,8 @@ impl<'a> Facts<'a> {
                 last_growth = since.iter().rev().copied().find(|action| is_growth(*action)).or(last_growth);
                 seen = event.0 as usize;
                 let expandable = settings_expandable(settings).unwrap_or(last_growth == Some(Action::SegmentMap));
-                let request = request_of(event, memory, settings, expandable, |key| gaps.mapped_ranges(key));
+                let request = as_recorded(event, memory, settings);
+                let request = with_growth(request, settings, expandable, |key| gaps.mapped_ranges(key));
                 found(&Facts::of_books(asked, timeline, params, request, gaps, sums));
             }
         })?;
@@ -219,7 +241,7 @@ impl<'a> Facts<'a> {
         request: Option<Request>,
     ) -> Facts<'a> {
         let (snapshot, memory, replay) = (asked.subject.snapshot, asked.memory(), asked.replay());
-        let message = request.as_ref().and_then(|request| message_of(request, memory, &params.messages));
+        let message = request.as_ref().and_then(|request| message_of(request, memory, &state.totals, &params.messages));
         // Any message names the card; the one of this failure is the one to trust.
         let total = params.card.total.or_else(|| message.or(params.messages.last())?.total);
         Facts {
@@ -231,15 +253,24 @@ impl<'a> Facts<'a> {
             message,
             state,
             request,
+            unstated: Vec::new(),
             gaps: GapSums::default(),
             own: GapSums::default(),
             walled: [Wall::Stream, Wall::Pool, Wall::Half, Wall::Setting].map(|wall| (wall, GapSums::default())).to_vec(),
             accounting: Accounting::default(),
+            has_lost_failure: request.is_none() && params.messages.iter().any(|message| here(message, memory)),
+            steps: None,
         }
     }
     /// The settings the file states.
     pub fn settings(&self) -> &'a AllocatorSettings {
         &self.snapshot.settings
+    }
+    /// The memory fraction, as far as somebody tells: the caller, the settings, or the cap that the message names.
+    pub fn fraction(&self) -> Option<f64> {
+        let told = self.card.fraction_ppm.map(|ppm| f64::from(ppm) / 1e6);
+        let by_message = || Some(self.message?.allowed? as f64 / self.card.total.filter(|total| 0 < *total)? as f64);
+        told.or(self.settings().per_process_memory_fraction).or_else(by_message)
     }
     /// What keeps a gap from the request; none where it is the request's own. Where nothing failed, private pools are
     /// walled off from everybody else.
@@ -247,13 +278,19 @@ impl<'a> Facts<'a> {
         let Some(request) = &self.request else {
             return (segment.pool != PoolId::DEFAULT).then_some(Wall::Pool);
         };
+        if self.unstated.contains(&segment.id) {
+            return Some(Wall::Pool);
+        }
         wall_of(self.settings(), request, (segment.pool, segment.class, segment.stream), segment.expandable, gap.size)
     }
     /// Whether a segment is of the request's pool, half and stream; where nothing failed, of the default pool.
     pub fn is_own(&self, segment: &StateSegment) -> bool {
         !segment.inferred
             && match &self.request {
-                Some(request) => (segment.pool, segment.class, segment.stream) == (request.pool, request.class, request.stream),
+                Some(request) => {
+                    (Some(segment.pool), segment.class, segment.stream) == (request.pool, request.class, request.stream)
+                        && !self.unstated.contains(&segment.id)
+                }
                 None => segment.pool == PoolId::DEFAULT,
             }
     }
@@ -325,19 +362,35 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// The message of a failure: the last one that wants as much, on this device where it says so.
-fn message_of<'a>(request: &Request, memory: &DeviceMemory, messages: &'a [OomMessage]) -> Option<&'a OomMessage> {
-    let wanted = Bytes(request.tried).to_string();
-    let same = |message: &&OomMessage| Bytes(message.requested).to_string() == wanted;
-    let here = |message: &&OomMessage| message.device.is_none_or(|device| device == memory.ordinal);
-    let found = |test: &dyn Fn(&&OomMessage) -> bool| messages.iter().rev().find(test);
-    found(&|message| same(message) && here(message)).or_else(|| found(&same))
+/// The message of a failure: it wants as much and, where it says so, is of this device; of several, a loop that tries
+/// again writes many, the one whose other figures are those of the state, the last of equal ones.
+fn message_of<'a>(
+    request: &Request,
+    memory: &DeviceMemory,
+    totals: &Totals,
+    messages: &'a [OomMessage],
+) -> Option<&'a OomMessage> {
+    let reads = |says: Option<u64>, is: u64| says.is_some_and(|says| Bytes(says).to_string() == Bytes(is).to_string());
+    let rank = |message: &OomMessage| {
+        let agrees = [
+            reads(message.free, request.device_free),
+            reads(message.allocated, totals.allocated),
+            reads(message.reserved_in_all(), totals.reserved),
+        ];
+        (here(message, memory), agrees.iter().filter(|agrees| **agrees).count())
+    };
+    messages.iter().filter(|message| reads(Some(message.requested), request.tried)).max_by_key(|message| rank(message))
+}
+
+/// Whether a message may be of this device.
+fn here(message: &OomMessage, memory: &DeviceMemory) -> bool {
+    message.device.is_none_or(|device| device == memory.ordinal)
 }
 
 /// What keeps a gap from a request: its pool, stream and half, then the settings.
 fn wall_of(settings: &AllocatorSettings, request: &Request, key: PoolKey, expandable: bool, gap: u64) -> Option<Wall> {
     let (pool, class, stream) = key;
-    if pool != request.pool {
+    if Some(pool) != request.pool {
         Some(Wall::Pool)
     } else if stream != request.stream {
         Some(Wall::Stream)
@@ -357,35 +410,107 @@ fn kept_by_setting(settings: &AllocatorSettings, wanted: u64, expandable: bool, 
     if wanted < limit { limit <= gap } else { wanted.saturating_add(settings.max_non_split_rounding) <= gap }
 }
 
-/// `expandable` says whether new memory was mapped rather than allocated when it failed; `ranges` gives the mapped
-/// ranges of one pool, half and stream at that moment, in address order.
+/// The failed request, and the segments that must have been of private pools though the file does not say so.
 fn request_of(
     event: EventIdx,
     memory: &DeviceMemory,
+    state: &MemoryState,
     settings: &AllocatorSettings,
-    expandable: bool,
-    ranges: impl Fn(PoolKey) -> Vec<MappedRange>,
-) -> Request {
+) -> (Request, Vec<SegmentId>) {
+    let mut unstated = Vec::new();
+    let mut request = as_recorded(event, memory, settings);
+    if request.pool_from == PoolFrom::Assumed && !memory.coverage.lacks(Missing::Sizes) {
+        let strangers = strangers(&request, memory, state, settings);
+        // No graph is captured on the legacy stream: there, segments whose pool is unknown are the private ones.
+        let private = |id: &SegmentId| request.stream != StreamId::DEFAULT || pool_is_stated(memory, *id);
+        if strangers.iter().any(private) {
+            (request.pool, request.pool_from) = (private_pool_of(&request, memory, state), PoolFrom::Gaps);
+        } else {
+            unstated = strangers;
+        }
+    }
+    let expandable = settings_expandable(settings).unwrap_or_else(|| {
+        let before = &memory.trace.actions()[..event.0 as usize];
+        before.iter().rev().find(|action| is_growth(**action)) == Some(&Action::SegmentMap)
+    });
+    let request = with_growth(request, settings, expandable, |key| mapped_ranges(state, key));
+    (request, unstated)
+}
+
+/// The failed request as its event has it.
+fn as_recorded(event: EventIdx, memory: &DeviceMemory, settings: &AllocatorSettings) -> Request {
     let entry = memory.trace.entry(event);
     let rounded = settings.round(entry.size);
-    let class = AllocatorSettings::class(rounded);
-    let (pool, pool_stated) = (entry.pool.unwrap_or(PoolId::DEFAULT), entry.pool.is_some());
-    let mut request = Request {
+    Request {
         event,
         requested: entry.size,
         tried: settings.segment_size(rounded),
         needed: settings.segment_size(rounded),
         device_free: entry.address,
-        pool,
-        pool_stated,
-        class,
+        pool: Some(entry.pool.unwrap_or(PoolId::DEFAULT)),
+        pool_from: if entry.pool.is_some() { PoolFrom::Event } else { PoolFrom::Assumed },
+        class: AllocatorSettings::class(rounded),
         stream: entry.stream,
         stack: entry.stack,
-    };
-    if expandable {
-        request.needed = still_to_map(&ranges((pool, class, entry.stream)), rounded, settings.granule(class));
     }
-    request
+}
+
+/// With what the driver was asked for. `expandable` says whether new memory was mapped rather than allocated when it
+/// failed; `ranges` gives the mapped ranges of one pool, half and stream at that moment, in address order.
+fn with_growth(
+    request: Request,
+    settings: &AllocatorSettings,
+    expandable: bool,
+    ranges: impl Fn(PoolKey) -> Vec<MappedRange>,
+) -> Request {
+    if !expandable {
+        return request;
+    }
+    let ranges = request.pool.map(|pool| ranges((pool, request.class, request.stream))).unwrap_or_default();
+    let needed = still_to_map(&ranges, settings.round(request.requested), settings.granule(request.class));
+    Request { needed, ..request }
+}
+
+/// Segments of the default pool that prove a request to be of another one, where its event does not say: a gap that fits
+/// would have served it, and before it fails, all that lies wholly free goes back to the driver
+/// (`release_cached_blocks`); not so while a graph is captured.
+fn strangers(request: &Request, memory: &DeviceMemory, state: &MemoryState, settings: &AllocatorSettings) -> Vec<SegmentId> {
+    // What the failing attempt itself mapped stays behind, free.
+    let before = memory.trace.actions()[..request.event.0 as usize].iter().rev();
+    let mut grown = before.take_while(|action| {
+        matches!(action, Action::SegmentAlloc | Action::SegmentFree | Action::SegmentMap | Action::SegmentUnmap)
+    });
+    let mapped = grown.any(|action| *action == Action::SegmentMap);
+    let proves = |segment: &StateSegment| {
+        let own = (segment.class, segment.stream) == (request.class, request.stream);
+        let mut gaps = state.blocks_of(segment).iter().filter(|block| block.allocation.is_none());
+        // A gap of two granules holds a whole one, wherever it begins.
+        let releasable = |gap: &StateBlock| match segment.expandable {
+            true => !mapped && settings.granule(segment.class).saturating_mul(2) <= gap.size,
+            false => gap.size == segment.size,
+        };
+        gaps.any(|gap| {
+            let fits = own
+                && request.requested <= gap.size
+                && !kept_by_setting(settings, request.requested, segment.expandable, gap.size);
+            fits || releasable(gap)
+        })
+    };
+    let segments = state.segments.iter().filter(|segment| !segment.inferred && segment.pool == PoolId::DEFAULT);
+    segments.filter(|segment| proves(segment)).map(|segment| segment.id).collect()
+}
+
+/// Whether the file states the pool of a segment whose events do not: it does for those that are there at the dump.
+fn pool_is_stated(memory: &DeviceMemory, segment: SegmentId) -> bool {
+    memory.segments.get(segment).is_some_and(|segment| segment.died == Position::NEVER)
+}
+
+/// The private pool that a request was for which was not for the default one: that which served its stream last.
+fn private_pool_of(request: &Request, memory: &DeviceMemory, state: &MemoryState) -> Option<PoolId> {
+    let lives = &memory.allocations;
+    let served = (0..lives.born_by(state.position)).rev().find(|row| lives.streams()[*row] == request.stream)?;
+    let pool = memory.segments.get(lives.segments()[served])?.pool;
+    (pool != PoolId::DEFAULT).then_some(pool)
 }
 
 /// Whether new memory is mapped rather than allocated, where the file states it; else the last growth before a failure

@@ -21,6 +21,17 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
         (Some(request), _) => request.requested <= own.bytes,
         (None, _) => facts.state.totals.reserved / FREE_SHARE < own.bytes && own.largest < own.bytes / 2,
     };
+    if let (Verdict::Fragmentation, 0, Some(request)) = (verdict, own.count, &facts.request) {
+        let sentence = format!(
+            "{} are left on the device, enough for the {} wanted, but such a request takes {} from the driver; no gap is free in its own pool and stream.",
+            Bytes(request.device_free),
+            Bytes(request.requested),
+            Bytes(request.needed),
+        );
+        let advice = "The device is full but for this rest: free memory, or ask for less. Settings gain nothing here.";
+        let finding = Finding::new(Severity::Cause, sentence, request.device_free).shown_by(vec![Item::Event(request.event)]);
+        return Ok(vec![finding.advise(advice)]);
+    }
     if !worth || own.count == 0 {
         return Ok(Vec::new());
     }

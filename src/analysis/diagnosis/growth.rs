@@ -2,30 +2,34 @@
 
 use crate::analysis::diagnosis::facts::Facts;
 use crate::analysis::diagnosis::rule::{Certainty, Finding, MOST_STACKS, Rule, Severity, StackBytes};
-use crate::analysis::diagnosis::verdict::{Verdict, plural};
+use crate::analysis::diagnosis::verdict::Verdict;
 use crate::analysis::lifetime::{LeakParams, LeakSuspects, LifetimeParams, Slices};
-use crate::base::{Bytes, Cancelled, Progress, StringId, grouped};
+use crate::base::{Bytes, Cancelled, Progress, grouped};
 use crate::model::{Item, Position};
-use rustc_hash::FxHashMap;
 
 /// The rule's entry in the register.
 pub const RULE: Rule = Rule { name: "growth", title: "growth that never returns", look };
 
-/// Moments compared where no annotation repeats.
+/// Moments compared where the program marked no steps.
 const SLICES: u32 = 16;
+/// With fewer frees than this part of the allocations nothing repeats yet.
+const KEPT_SHARE: usize = 10;
 /// Shorter traces make no pattern, in events.
 const ENOUGH: u32 = 200;
 
 fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<Finding>, Cancelled> {
     let at = facts.state.position;
-    if at.0 < ENOUGH {
+    if at.0 < ENOUGH || is_build_up(facts) {
         return Ok(Vec::new());
     }
     let window = LifetimeParams { from: Position::START, to: Position(at.0.saturating_add(1)) };
-    let step = repeated(facts);
-    let slices = step.map_or(Slices::Equal(SLICES), Slices::Annotation);
-    let params = LeakParams { window, slices };
-    let found = LeakSuspects::of(facts.memory, facts.replay, &facts.snapshot.stacks, &params, progress)?;
+    let params = LeakParams { window, slices: Slices::Equal(SLICES) };
+    let (device, stacks) = (facts.memory, &facts.snapshot.stacks);
+    let step = facts.steps.as_ref();
+    let found = match step {
+        Some(steps) => LeakSuspects::between(device, facts.replay, stacks, window, steps.ends.clone(), progress)?,
+        None => LeakSuspects::of(device, facts.replay, stacks, &params, progress)?,
+    };
     let gained = found.suspects.iter().fold(0u64, |sum, growth| sum.saturating_add(growth.gained()));
     if gained < facts.accounting.live() / 20 || gained == 0 {
         return Ok(Vec::new());
@@ -41,17 +45,23 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
         })
         .collect();
     let over = match step {
-        Some(name) => {
-            format!("{} repetitions of {}", grouped(found.moments.len() as u64), facts.snapshot.stacks.strings.get(name))
-        }
-        None => format!("{} moments", found.moments.len()),
+        Some(steps) => format!("{} steps ({})", grouped(steps.ends.len() as u64), steps.name),
+        None => format!("{} evenly spread moments", found.moments.len()),
     };
-    let first =
-        stacks.first().map_or(String::new(), |row| format!(" Most, {}, at {}.", Bytes(row.bytes), facts.name_of(row.stack)));
-    let count = found.suspects.len() as u64;
-    let sentence =
-        format!("{} grew and never shrank over {over}, at {} {}.{first}", Bytes(gained), grouped(count), plural(count, "stack"));
-    let severity = if verdict == Verdict::Live { Severity::Warning } else { Severity::Note };
+    let names = match (stacks.as_slice(), found.suspects.len()) {
+        ([row], 1) => format!("One stack only grows, {}", facts.name_of(row.stack)),
+        ([row, ..], count) => {
+            format!(
+                "{} stacks only grow, most of all {}, by {}",
+                grouped(count as u64),
+                facts.name_of(row.stack),
+                Bytes(row.bytes)
+            )
+        }
+        ([], _) => return Ok(Vec::new()),
+    };
+    let sentence = format!("{names}: {} more over {over}, never less.", Bytes(gained));
+    let severity = if matches!(verdict, Verdict::Live | Verdict::Fragmentation) { Severity::Warning } else { Severity::Note };
     let evidence = stacks.iter().map(|row| Item::Stack(row.stack)).collect();
     let because = if step.is_some() {
         "It repeats with the program's own steps; caches and optimizer state made in the first steps look the same."
@@ -64,18 +74,10 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
     )])
 }
 
-/// The annotation that repeats most often up to the moment, three times or more.
-fn repeated(facts: &Facts<'_>) -> Option<StringId> {
-    let mut counts: FxHashMap<StringId, u32> = FxHashMap::default();
-    for span in &facts.memory.annotations {
-        let ended = span.end_us.map(|end| facts.memory.trace.position_at_time(end));
-        if ended.is_some_and(|end| end <= facts.state.position) {
-            *counts.entry(span.name).or_default() += 1;
-        }
-    }
-    counts
-        .into_iter()
-        .filter(|(_, count)| 3 <= *count)
-        .max_by_key(|(name, count)| (*count, std::cmp::Reverse(*name)))
-        .map(|(name, _)| name)
+/// Whether hardly anything was freed up to the moment: a model being loaded grows, and is no leak.
+fn is_build_up(facts: &Facts<'_>) -> bool {
+    let lives = &facts.memory.allocations;
+    let (first, last) = (lives.born_by(Position::START), lives.born_by(facts.state.position));
+    let freed = lives.freed()[first..last].iter().filter(|freed| **freed <= facts.state.position).count();
+    freed < (last - first) / KEPT_SHARE
 }

@@ -25,11 +25,10 @@ fn look(facts: &Facts<'_>, _verdict: Verdict, progress: &Progress) -> Result<Vec
     };
     // Since 2.1 the message counts the free blocks of private pools as allocated, if there are any.
     let private = facts
-        .state
-        .pools
-        .iter()
-        .filter(|pool| pool.pool != PoolId::DEFAULT)
-        .fold(0u64, |sum, pool| sum.saturating_add(pool.free));
+        .segments()
+        .filter(|(segment, _)| segment.pool != PoolId::DEFAULT || facts.unstated.contains(&segment.id))
+        .flat_map(|(_, blocks)| blocks.iter().filter(|block| block.allocation.is_none()))
+        .fold(0u64, |sum, gap| sum.saturating_add(gap.size));
     let private = if message.in_private_pools.is_some() { private } else { 0 };
     let allocated = totals.allocated.saturating_add(private);
     let unallocated = totals.reserved.saturating_sub(allocated);
@@ -69,9 +68,14 @@ fn look(facts: &Facts<'_>, _verdict: Verdict, progress: &Progress) -> Result<Vec
 }
 
 fn who_is_outside(message: &OomMessage) -> Option<String> {
-    let beside = message.process?.checked_sub(message.reserved_in_all()?)?;
     let others: Vec<String> =
         message.others.iter().map(|(pid, bytes)| format!("process {pid} holds {}", Bytes(*bytes))).collect();
+    // In a container the driver's process numbers are not the program's, and the process itself stands among the others.
+    let Some(process) = message.process else {
+        let named = "which does not name this process (in a container it may be one of these)";
+        return (!others.is_empty()).then(|| format!("By the message, {named}: {}.", others.join(", ")));
+    };
+    let beside = process.checked_sub(message.reserved_in_all()?)?;
     let others = if others.is_empty() { "no other process is named".to_owned() } else { others.join(", ") };
     Some(format!("By the message, this process holds {} beside the allocator (context, libraries), and {others}.", Bytes(beside)))
 }

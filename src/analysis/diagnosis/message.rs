@@ -46,7 +46,9 @@ impl OomMessage {
             let end = rest.match_indices("out of memory. Tried to allocate ").nth(1).map_or(rest.len(), |(next, _)| next);
             let rest = &rest[..end];
             let paragraph = rest.find("\n\n").map_or(rest, |end| &rest[..end]);
-            if let Some(message) = OomMessage::of(paragraph)
+            // Terminals and loggers wrap lines.
+            let paragraph: String = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+            if let Some(message) = OomMessage::of(&paragraph)
                 && found.last() != Some(&message)
             {
                 found.push(message);

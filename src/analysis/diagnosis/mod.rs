@@ -8,6 +8,7 @@
 mod account;
 mod facts;
 mod rule;
+mod steps;
 mod verdict;
 
 mod coverage;
@@ -28,7 +29,7 @@ mod stranded;
 mod trapped;
 
 pub use account::Accounting;
-pub use facts::{Card, Facts, Request};
+pub use facts::{Card, Facts, PoolFrom, Request};
 pub use message::OomMessage;
 pub use rule::{Certainty, Finding, Rule, Severity, StackBytes};
 pub use verdict::Verdict;
@@ -114,7 +115,14 @@ impl Diagnosis {
         let looked_into = ooms.len().saturating_sub(MOST_CASES);
         // Many failures cost one walk, not a state each.
         if 0 < looked_into {
-            Facts::in_brief(asked, timeline, params, &ooms[..looked_into], progress, |facts| cases.push(brief(facts)))?;
+            Facts::in_brief(asked, timeline, params, &ooms[..looked_into], progress, |facts| {
+                // What would have served the request says that something is not as it seems: the state tells more.
+                let doubt = facts.request.filter(|_| 0 < facts.accounting.free_usable);
+                cases.push(match doubt {
+                    Some(request) => brief(&Facts::at(asked, timeline, params, facts.state.position, Some(request.event))),
+                    None => brief(facts),
+                });
+            })?;
         }
         progress.stage("looking for causes", ooms.len() as u64)?;
         for (done, event) in ooms.iter().enumerate().skip(cases.len()) {

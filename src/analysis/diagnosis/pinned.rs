@@ -45,20 +45,28 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
     let stacks = charged.most();
     let first = stacks.first().map_or(String::new(), |row| {
         format!(
-            " The largest share, {}, is charged to {} ({} blocks).",
+            " The largest share, {}, is charged to {} ({} {}).",
             Bytes(row.bytes),
             facts.name_of(row.stack),
-            grouped(row.count)
+            grouped(row.count),
+            plural(row.count, "block")
         )
     });
     let severity = if verdict == Verdict::Fragmentation { Severity::Warning } else { Severity::Note };
+    let mapped = facts.settings().expandable_segments;
     let sentence = format!(
-        "{} live {} in {} half-used {} pin {} of free memory: none of these segments can go back to the driver.{first}",
+        "{} live {} in {} half-used {} {} {} of free memory: {}.{first}",
         grouped(pins),
         plural(pins, "block"),
         grouped(segments),
-        plural(segments, "segment"),
+        plural(segments, if mapped { "mapped range" } else { "segment" }),
+        if pins == 1 { "pins" } else { "pin" },
         Bytes(held),
+        match (mapped, segments) {
+            (true, _) => "granules with a live block in them cannot go back to the driver",
+            (false, 1) => "the segment cannot go back to the driver",
+            (false, _) => "none of these segments can go back to the driver",
+        },
     );
     let mut found = vec![Finding::new(severity, sentence, held).of_stacks(stacks)];
     if let (Some(hole), Some(request), Verdict::Fragmentation) = (cheapest, &facts.request, verdict) {

@@ -20,8 +20,9 @@ fn look(facts: &Facts<'_>, _verdict: Verdict, progress: &Progress) -> Result<Vec
     let mut found = Vec::new();
 
     let retries: Vec<&PressureRelease> = pressure.of_cause(ReleaseCause::Retry).filter(before).collect();
-    if let Some(last) = retries.last() {
-        let bytes = sum(&retries, |retry| retry.bytes);
+    // Every failure had its retry: one that gave nothing back says nothing.
+    let bytes = sum(&retries, |retry| retry.bytes);
+    if let Some(last) = retries.last().filter(|_| 0 < bytes) {
         let count = retries.len() as u64;
         let outcome = match (last.failed, last.bytes) {
             (false, _) => "the last one still succeeded.".to_owned(),
@@ -29,7 +30,7 @@ fn look(facts: &Facts<'_>, _verdict: Verdict, progress: &Progress) -> Result<Vec
             (true, bytes) => format!("the last one gave {} back, and it was not enough.", Bytes(bytes)),
         };
         let sentence = format!(
-            "{} {} before: the driver had nothing left, the whole cache went back ({} in all) and it was tried again; {outcome}",
+            "{} {} up to here: the driver did not give what was asked, all that lay wholly free went back ({} in all), and it was tried again; {outcome}",
             grouped(count),
             if count == 1 { "retry" } else { "retries" },
             Bytes(bytes),

@@ -2,7 +2,7 @@
 
 use crate::analysis::diagnosis::facts::Facts;
 use crate::analysis::diagnosis::rule::{ByStack, Finding, MOST_EVIDENCE, Rule, Severity};
-use crate::analysis::diagnosis::verdict::Verdict;
+use crate::analysis::diagnosis::verdict::{Verdict, plural};
 use crate::base::id::Id as _;
 use crate::base::{Bytes, Cancelled, Progress, grouped};
 use crate::model::{BlockState, Item, Position};
@@ -12,13 +12,15 @@ pub const RULE: Rule = Rule { name: "rise", title: "the rise before it", look };
 
 /// Shorter traces make no pattern, in events.
 const ENOUGH: u32 = 200;
-/// The share of the trace before the moment in which the low is looked for.
+/// The share of the trace before the moment in which the low is looked for, where the program marked no steps.
 const BEFORE: u32 = 5;
 
 fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<Finding>, Cancelled> {
     progress.check()?;
     let at = facts.state.position;
-    let from = Position(at.0 - at.0 / BEFORE);
+    // One step back, where the program marked its steps; the one under way has no end yet.
+    let step = facts.steps.as_ref().and_then(|steps| steps.begins.last()).filter(|begin| **begin < at);
+    let from = step.copied().unwrap_or(Position(at.0 - at.0 / BEFORE));
     if at.0 < ENOUGH {
         return Ok(Vec::new());
     }
@@ -29,6 +31,10 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
     let Some(low_at) = steps.iter().rev().find(|(_, value)| *value == low).map(|(position, _)| *position) else {
         return Ok(Vec::new());
     };
+    // Where nothing failed, a climb without a dip before it is what a program does that loads.
+    if verdict == Verdict::None && low_at == from {
+        return Ok(Vec::new());
+    }
     let rise = now.saturating_sub(low);
     if rise < now / 5 || rise == 0 {
         return Ok(Vec::new());
@@ -49,15 +55,17 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
     young.sort_by_key(|block| (std::cmp::Reverse(block.size), block.address));
     let evidence = young.iter().filter_map(|block| block.allocation).take(MOST_EVIDENCE).map(Item::Allocation).collect();
     let stacks = by_stack.most();
-    let first =
-        stacks.first().map_or(String::new(), |row| format!(" Most, {}, from {}.", Bytes(row.bytes), facts.name_of(row.stack)));
+    let first = stacks
+        .first()
+        .map_or(String::new(), |row| format!(" The most, {}, from {}.", Bytes(row.bytes), facts.name_of(row.stack)));
     let sentence = format!(
-        "{} events earlier (event {}) only {} were live; {} in {} blocks came since.{first}",
+        "{} events earlier (event {}) only {} were live; {} in {} {} came since.{first}",
         grouped(u64::from(at.0 - low_at.0)),
         grouped(u64::try_from(low_at.event_number()).unwrap_or(0)),
         Bytes(low),
         Bytes(bytes),
         grouped(young.len() as u64),
+        plural(young.len() as u64, "block"),
     );
     let severity = if verdict == Verdict::Live { Severity::Warning } else { Severity::Note };
     let advice = if verdict == Verdict::Live {

@@ -22,9 +22,20 @@ fn look(facts: &Facts<'_>, _verdict: Verdict, progress: &Progress) -> Result<Vec
         );
         found.push(Finding::new(Severity::Warning, sentence, 0).advise("Use one of the two: leave max_split_size_mb out."));
     }
-    if 0.0 < settings.garbage_collection_threshold {
+    if let Some(limit) = settings.max_split_size
+        && !settings.expandable_segments
+        && facts.memory.has_history()
+        && !facts.memory.segments.as_slice().iter().any(|segment| limit <= segment.size)
+    {
+        let sentence = format!("max_split_size_mb ({}) never took effect: no segment was that large.", Bytes(limit));
+        found.push(Finding::new(Severity::Note, sentence, 0));
+    }
+    if 0.0 < settings.garbage_collection_threshold && settings.expandable_segments {
+        let sentence = "garbage_collection_threshold does nothing with expandable_segments: ranges of these are never collected.";
+        found.push(Finding::new(Severity::Note, sentence.to_owned(), 0).advise("Leave the threshold out."));
+    } else if 0.0 < settings.garbage_collection_threshold {
         let threshold = settings.garbage_collection_threshold;
-        let fraction = facts.card.fraction_ppm.map(|ppm| f64::from(ppm) / 1e6).or(settings.per_process_memory_fraction);
+        let fraction = facts.fraction();
         match (fraction, facts.card.total) {
             (None, _) => {
                 let sentence = format!(

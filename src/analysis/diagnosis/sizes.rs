@@ -2,7 +2,7 @@
 
 use crate::analysis::diagnosis::facts::Facts;
 use crate::analysis::diagnosis::rule::{ByStack, Certainty, Finding, Rule, Severity};
-use crate::analysis::diagnosis::verdict::Verdict;
+use crate::analysis::diagnosis::verdict::{Verdict, plural};
 use crate::base::{Bytes, Cancelled, Progress, grouped};
 use crate::model::settings::SMALL_LIMIT;
 use crate::model::{AllocatorSettings, Position, StackId};
@@ -41,8 +41,32 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
         extra = extra.saturating_add(coarse.saturating_sub(rounded));
     }
     let distinct = sizes.len() as u64;
-    if count < ENOUGH || distinct * 100 < count * VARIED_PERCENT {
+    if count < ENOUGH {
         return Ok(Vec::new());
+    }
+    let off = settings.roundup_power2_divisions.iter().all(|divisions| *divisions <= 1);
+    let price = extra as f64 * 100.0 / asked.max(1) as f64;
+    if distinct * 100 < count * VARIED_PERCENT {
+        // Sizes that come again and again, and lie so close that one gap could serve them all.
+        let merged = merged.len() as u64;
+        if verdict != Verdict::Fragmentation || !off || distinct < 2 || distinct < merged.saturating_mul(2) {
+            return Ok(Vec::new());
+        }
+        let sentence = format!(
+            "{} large allocations take turns among {} sizes, of which many lie close together: a gap that one leaves may just miss the next.",
+            grouped(count),
+            grouped(distinct)
+        );
+        let advice = format!(
+            "roundup_power2_divisions:8 would merge them into {} {} for about {price:.1} % more memory in large blocks; whether that pays must be tried.",
+            grouped(merged),
+            plural(merged, "size")
+        );
+        return Ok(vec![
+            Finding::new(Severity::Note, sentence, asked)
+                .sure(Certainty::Possible, "That they lie close together does not prove that they caused these gaps.")
+                .advise(advice),
+        ]);
     }
     let once = sizes.values().filter(|(count, _)| *count == 1).count() as u64;
     // Who asks for the sizes that came once.
@@ -64,12 +88,11 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
         grouped(count),
         grouped(distinct),
     );
-    let off = settings.roundup_power2_divisions.iter().all(|divisions| *divisions <= 1);
     let advice = if off {
         format!(
             "Pad to a few lengths. roundup_power2_divisions:8 would leave {} sizes for about {:.1} % more memory in large blocks; whether that pays must be tried.",
             grouped(merged.len() as u64),
-            extra as f64 * 100.0 / asked.max(1) as f64
+            price
         )
     } else {
         "Pad to a few lengths, so that sizes repeat.".to_owned()

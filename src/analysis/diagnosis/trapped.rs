@@ -1,6 +1,6 @@
 //! Free memory that this request cannot use: other streams, private pools, the other half, settings, pending frees.
 
-use crate::analysis::diagnosis::facts::{Facts, Wall};
+use crate::analysis::diagnosis::facts::{Facts, PoolFrom, Request, Wall};
 use crate::analysis::diagnosis::rule::{ByStack, Certainty, Finding, MOST_EVIDENCE, Rule, Severity};
 use crate::analysis::diagnosis::verdict::{Verdict, plural};
 use crate::base::{Bytes, Cancelled, Progress, grouped};
@@ -20,7 +20,7 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
             continue;
         }
         let gaps = format!("{} in {} {}", Bytes(sums.bytes), grouped(sums.count), plural(sums.count, "gap"));
-        let own_pool = facts.request.is_none_or(|request| request.pool == PoolId::DEFAULT);
+        let own_pool = facts.request.is_none_or(|request| request.pool == Some(PoolId::DEFAULT));
         let (sentence, advice) = match wall {
             Wall::Stream => (
                 format!("{gaps} belong to other streams: free memory is only used again on the stream it was allocated on."),
@@ -32,7 +32,7 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
             ),
             Wall::Pool => (
                 format!("{gaps} lie outside the private pool this request is for."),
-                "Call torch.cuda.empty_cache() before the capture, so that the driver has this memory to give.",
+                "Call torch.cuda.empty_cache() before the capture, or before that pool is used, so that the driver has this memory to give.",
             ),
             Wall::Half => (
                 format!(
@@ -55,9 +55,14 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
             .collect();
         let finding = Finding::new(severity, sentence, sums.bytes).shown_by(evidence).advise(advice);
         found.push(match facts.request {
-            Some(request) if !request.pool_stated && *wall == Wall::Pool => finding.sure(
+            Some(Request { pool_from: PoolFrom::Assumed, .. }) if *wall == Wall::Pool => finding.sure(
                 Certainty::Likely,
                 "The event does not say which pool it was for (PyTorch before 2.12): the default one is assumed.",
+            ),
+            Some(Request { pool_from: PoolFrom::Gaps, .. }) => finding.sure(
+                Certainty::Likely,
+                "The event does not say which pool it was for (PyTorch before 2.12); what lay free would have served it or gone \
+                 back to the driver in its own pool, so it was for another one.",
             ),
             _ => finding,
         });

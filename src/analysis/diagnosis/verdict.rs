@@ -2,10 +2,13 @@
 
 use crate::analysis::diagnosis::facts::{Facts, Request};
 use crate::base::{Bytes, grouped};
-use crate::model::Missing;
+use crate::model::{Action, Missing, Position};
 
 /// Memory held by others that is worth a verdict: over this, and over a tenth of the card.
 const OUTSIDE_MIN: u64 = 2 << 30;
+
+/// Segments that nobody names are worth a verdict up to this part of all.
+const UNNAMED_SHARE: u64 = 10;
 
 /// Why an allocation failed; the first of these that holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,13 +83,15 @@ impl Verdict {
         let live = live_share(facts);
         let Some(request) = &facts.request else {
             let gaps = grouped(facts.gaps.count);
-            let when = if facts.memory.has_history() {
-                "in this recording. At its peak"
+            let when = if facts.has_lost_failure {
+                "The log tells of a failure, but none is in this file: the event was overwritten or not recorded, or it was another run. At the peak that is left"
+            } else if !facts.memory.has_history() {
+                "Nothing failed as far as the file tells. When it was written"
             } else {
-                "as far as the file tells. When it was written"
+                "Nothing failed in this recording. At its peak"
             };
             return format!(
-                "Nothing failed {when} {} are live; {} are free in {gaps} {}, at most {} in one.{}",
+                "{when} {} are live; {} are free in {gaps} {}, at most {} in one.{}",
                 Bytes(account.live()),
                 Bytes(account.free()),
                 plural(facts.gaps.count, "gap"),
@@ -110,6 +115,12 @@ impl Verdict {
                 Bytes(account.outside.unwrap_or(0)),
                 Bytes(account.capacity.unwrap_or(0)),
             ),
+            Verdict::Fragmentation if facts.own.count == 0 => format!(
+                "Fragmentation: {} were wanted and {left}, but the driver is asked for {} at a time for such a request, and no gap is free. {live}{}",
+                Bytes(request.requested),
+                Bytes(request.needed),
+                little_to_gain(facts),
+            ),
             Verdict::Fragmentation => {
                 let own = account.free_usable.saturating_add(account.free_too_small);
                 format!(
@@ -121,20 +132,33 @@ impl Verdict {
                     little_to_gain(facts),
                 )
             }
-            Verdict::Trapped => format!(
-                "Trapped memory: {wanted} were wanted; {} are free where this request cannot use them and {} wait for other streams; {left}. {live}",
-                Bytes(account.free_trapped),
-                Bytes(account.pending_free),
-            ),
+            Verdict::Trapped => {
+                let parts = [
+                    (account.free_trapped, "are free where this request cannot use them"),
+                    (account.pending_free, "were given back and wait for another stream"),
+                    (facts.own.bytes, "lie in gaps of its own that are too small"),
+                ];
+                let parts: Vec<String> = parts
+                    .iter()
+                    .filter(|(bytes, _)| 0 < *bytes)
+                    .map(|(bytes, what)| format!("{} {what}", Bytes(*bytes)))
+                    .collect();
+                format!("Trapped memory: {wanted} were wanted; {}; {left}. {live}", parts.join(", "))
+            }
             Verdict::Live => {
-                let free = Bytes(account.free().saturating_add(account.pending_free));
+                let free = match account.free().saturating_add(account.pending_free) {
+                    0 => "no gap is free".to_owned(),
+                    bytes => format!("{} are free in gaps of all kinds", Bytes(bytes)),
+                };
                 // A request for more than all that is not live fails on a nearly empty device too.
-                let what = if account.live() < account.within() / 2 {
+                let what = if account.within() < request.requested {
+                    "The request alone is larger than all that PyTorch could have"
+                } else if account.live() < account.within() / 2 {
                     "There is not enough memory for this request, however it lies"
                 } else {
                     "Live memory fills the device"
                 };
-                format!("{what}: {wanted} were wanted, {free} are free in gaps of all kinds, {left}. {live}")
+                format!("{what}: {wanted} were wanted, {free}, {left}. {live}")
             }
             Verdict::Unknown => format!(
                 "{wanted} could not be had with {} left on the device, but the file does not hold the state at that event, so the cause cannot be told.",
@@ -145,10 +169,24 @@ impl Verdict {
     }
 }
 
-/// Whether the state at the event rests on more than guesses: segments are known.
+/// Whether the file holds the state at the event. It does not where blocks lie in segments that nobody names, over a
+/// share of what is known; nor where the file states no segments and its trace begins in the middle of a run, so that
+/// what is older and was not touched is nowhere.
 fn state_is_known(facts: &Facts<'_>) -> bool {
-    0 < facts.state.totals.reserved
-        && !(facts.memory.coverage.lacks(Missing::End) && facts.memory.coverage.lacks(Missing::Segments))
+    let memory = facts.memory;
+    let unnamed = facts.state.segments.iter().filter(|segment| segment.inferred);
+    let unnamed = unnamed.fold(0u64, |sum, segment| sum.saturating_add(segment.size));
+    let reserved = facts.state.totals.reserved;
+    if reserved.saturating_add(unnamed) / UNNAMED_SHARE < unnamed {
+        return false;
+    }
+    let stated = memory.segments.as_slice().iter().any(|segment| segment.died == Position::NEVER && !segment.inferred);
+    let from_the_first = memory
+        .trace
+        .actions()
+        .first()
+        .is_none_or(|action| matches!(action, Action::SegmentAlloc | Action::SegmentMap | Action::Oom));
+    stated || from_the_first || !memory.coverage.lacks(Missing::End)
 }
 
 fn outside_decides(facts: &Facts<'_>, request: &Request) -> bool {
