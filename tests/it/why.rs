@@ -241,7 +241,7 @@ fn a_request_in_a_private_pool_is_told_from_what_lay_free() {
     for (name, trapped, own, advice) in [
         ("in_pool", 6001, 0, "empty_cache() before"),
         ("in_pool_expandable", 3001, 10, "empty_cache() before"),
-        ("pool_gone", 3600, 0, "Share one pool"),
+        ("pool_gone", 3601, 0, "Share one pool"),
     ] {
         let snapshot = samples::open(&causes().join(format!("{name}.pickle.gz")));
         let case = &cases(&snapshot, &DiagnosisParams::default())[0];

@@ -31,6 +31,9 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
             Missing::Stacks => {
                 "torch.cuda.memory._record_memory_history(context=\"all\", stacks=\"all\") names backward threads too."
             }
+            Missing::End if gap.why.starts_with("the file ends before") => {
+                "torch.cuda.memory._dump_snapshot(path) writes the segments beside the events: keep both."
+            }
             Missing::End => "Dump with torch.cuda.memory._dump_snapshot(path) while no other thread allocates.",
             Missing::Time | Missing::Settings | Missing::Sizes => {
                 "Record with PyTorch 2.3 or later, which writes times and settings."

@@ -12,6 +12,7 @@ use crate::replay::StateBlock;
 pub const RULE: Rule = Rule { name: "pinned", title: "who pins free memory", look };
 
 fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<Finding>, Cancelled> {
+    let mut mapped = false;
     let (mut charged, mut held, mut segments, mut pins) = (ByStack::default(), 0u64, 0u64, 0u64);
     let mut cheapest: Option<Hole> = None;
     for (segment, blocks) in facts.segments().filter(|(segment, _)| facts.is_own(segment)) {
@@ -21,6 +22,7 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
         if free == 0 || live.is_empty() {
             continue;
         }
+        mapped |= segment.expandable;
         (held, segments, pins) = (held.saturating_add(free), segments + 1, pins + live.len() as u64);
         // Any live block keeps the whole segment, whatever its size: all are charged alike, the first with the rest.
         let (each, rest) = (free / live.len() as u64, free % live.len() as u64);
@@ -53,7 +55,6 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
         )
     });
     let severity = if verdict == Verdict::Fragmentation { Severity::Warning } else { Severity::Note };
-    let mapped = facts.settings().expandable_segments;
     let sentence = format!(
         "{} live {} in {} half-used {} {} {} of free memory: {}.{first}",
         grouped(pins),

@@ -69,6 +69,10 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
         ]);
     }
     let once = sizes.values().filter(|(count, _)| *count == 1).count() as u64;
+    // A model has many sizes, each of which comes in every step.
+    if verdict != Verdict::Fragmentation && once * 2 < distinct {
+        return Ok(Vec::new());
+    }
     // Who asks for the sizes that came once.
     let mut by_stack = ByStack::default();
     for row in first..lives.born_by(facts.state.position) {

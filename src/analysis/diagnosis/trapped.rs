@@ -40,6 +40,10 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
                 ),
                 "torch.cuda.empty_cache() gives back those segments that are wholly free.",
             ),
+            Wall::Setting if facts.settings().max_split_size.is_none() => (
+                format!("{gaps} lie in expandable segments, which serve nobody while expandable_segments is off."),
+                "Set expandable_segments once, before the first allocation, and leave it.",
+            ),
             Wall::Setting => (
                 format!("{gaps} are kept from this request by the settings (max_split_size_mb, or segments of the other kind)."),
                 "Raise max_split_size_mb, or leave it out.",
