@@ -4,7 +4,9 @@
 //! `tests/causes` holds one small recording a cause, made by `causes.py` beside them, with the message of the failure.
 
 use crate::samples;
-use fragscope::analysis::diagnosis::{Card, Case, Diagnosis, DiagnosisParams, Facts, OomMessage, RULES, Severity, Verdict};
+use fragscope::analysis::diagnosis::{
+    Card, Case, Diagnosis, DiagnosisParams, Facts, OomMessage, PoolFrom, RULES, Severity, Verdict,
+};
 use fragscope::analysis::{Asked, Query, Subject};
 use fragscope::base::Progress;
 use fragscope::model::{EventIdx, Position, Snapshot};
@@ -377,8 +379,11 @@ fn a_failure_in_brief_has_the_figures_of_its_state() {
                     let gaps = (facts.gaps, facts.own, facts.walled.clone());
                     (facts.request, facts.accounting, gaps, facts.state.totals, verdict, verdict.sentence(facts))
                 };
-                assert_eq!(told(brief), told(&whole), "{} {} event {}", path.display(), memory.title(), event.0);
-                compared += 1;
+                // What would have served the request puts its pool in doubt, and then the state is asked.
+                if whole.unstated.is_empty() && whole.request.is_none_or(|request| request.pool_from != PoolFrom::Gaps) {
+                    assert_eq!(told(brief), told(&whole), "{} {} event {}", path.display(), memory.title(), event.0);
+                    compared += 1;
+                }
             });
             assert!(!served.expect("nobody cancels") || all.next().is_none(), "{}: some were left out", path.display());
         }
@@ -394,7 +399,9 @@ fn many_failures_are_told_quickly_and_not_all_written_out() {
         vec![serde_json::json!({"action": "segment_alloc", "addr": base, "size": count * size, "stream": 0, "frames": []})];
     for row in 0..count {
         trace.push(serde_json::json!({"action": "alloc", "addr": base + row * size, "size": size, "stream": 0, "frames": []}));
-        trace.push(serde_json::json!({"action": "oom", "size": 3 * size, "device_free": 4096, "stream": 0, "frames": []}));
+        trace.push(
+            serde_json::json!({"action": "oom", "size": (count - row) * size, "device_free": 4096, "stream": 0, "frames": []}),
+        );
     }
     let block = serde_json::json!({"size": size, "requested_size": size, "state": "active_allocated", "frames": []});
     let segment = serde_json::json!({
@@ -414,8 +421,7 @@ fn many_failures_are_told_quickly_and_not_all_written_out() {
     assert_eq!((code, list.as_array().map(Vec::len)), (0, Some(count as usize)));
     for (row, case) in list.as_array().expect("a list").iter().enumerate() {
         let live = (row as u64 + 1) * size;
-        let wanted = if 3 * size <= count * size - live + 4096 { "fragmentation" } else { "live" };
-        // A gap that would have served the request: the allocator's own books contradict the failure.
-        assert_eq!((&case["verdict"], &case["accounting"]["live_requested"]), (&wanted.into(), &live.into()), "{row}");
+        // One block more is wanted than lies free.
+        assert_eq!((&case["verdict"], &case["accounting"]["live_requested"]), (&"live".into(), &live.into()), "{row}");
     }
 }

@@ -63,6 +63,10 @@ pub const RULES: &[Rule] = &[
 /// Failures of one device that are looked into by all rules, the last ones; those before them get verdict and account.
 pub const MOST_CASES: usize = 16;
 
+/// Failures of one device that a gap would have served, for which the whole state is asked; the recordings that hold more
+/// of them contradict themselves.
+pub const MOST_DOUBTS: u32 = 256;
+
 /// What the file does not hold and somebody may know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DiagnosisParams {
@@ -115,9 +119,12 @@ impl Diagnosis {
         let looked_into = ooms.len().saturating_sub(MOST_CASES);
         // Many failures cost one walk, not a state each.
         if 0 < looked_into {
+            let mut doubts = 0;
             Facts::in_brief(asked, timeline, params, &ooms[..looked_into], progress, |facts| {
-                // What would have served the request says that something is not as it seems: the state tells more.
-                let doubt = facts.request.filter(|_| 0 < facts.accounting.free_usable);
+                // What would have served the request says that something is not as it seems: the state tells more, if
+                // there is not too much of it.
+                doubts += u32::from(0 < facts.accounting.free_usable);
+                let doubt = facts.request.filter(|_| 0 < facts.accounting.free_usable && doubts <= MOST_DOUBTS);
                 cases.push(match doubt {
                     Some(request) => brief(&Facts::at(asked, timeline, params, facts.state.position, Some(request.event))),
                     None => brief(facts),
