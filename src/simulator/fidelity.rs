@@ -95,7 +95,8 @@ fn find_private_pools(
         if is_named {
             return Ok(());
         }
-        for pool in 0..=named {
+        let one_more = named;
+        for pool in 0..=one_more {
             let mut tried = asked.clone();
             tried.route(|life| memory.allocations.segments()[life.0 as usize] == row, PoolId(first + pool));
             let now = reproduce(snapshot, device, replay, &tried, recorded, rules, progress)?;
