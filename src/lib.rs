@@ -8,6 +8,8 @@ pub mod replay;
 
 pub mod format;
 
+pub mod simulator;
+
 pub mod analysis;
 
 pub mod raster;

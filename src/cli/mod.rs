@@ -16,6 +16,7 @@ pub mod output;
 pub mod picture;
 pub mod report;
 pub mod table;
+pub mod whatif;
 pub mod why;
 
 pub use command::{Command, Outcome};
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 
 /// All subcommands, in the order of the help.
 pub const COMMANDS: &[Command] =
-    &[open::COMMAND, info::COMMAND, at::COMMAND, why::COMMAND, flame::COMMAND, report::COMMAND, check::COMMAND];
+    &[open::COMMAND, info::COMMAND, at::COMMAND, why::COMMAND, flame::COMMAND, report::COMMAND, whatif::COMMAND, check::COMMAND];
 
 const ABOUT: &str = "Shows where GPU memory goes: opens PyTorch allocator snapshots and replays every segment and block.";
 const USAGE_HINT: &str = "Without a subcommand the files are opened in the window, as with `open`.";

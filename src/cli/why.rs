@@ -49,7 +49,8 @@ pub fn card_arguments() -> [Arg; 2] {
     ]
 }
 
-fn size(text: &str) -> Result<u64, String> {
+/// A size in the user's words, in bytes.
+pub fn size(text: &str) -> Result<u64, String> {
     match Bytes::parse(text) {
         Some(Bytes(bytes)) if 0 < bytes => Ok(bytes),
         _ => Err("a size is written 80GiB, 512MiB, or in bytes".to_owned()),

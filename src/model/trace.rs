@@ -276,6 +276,10 @@ impl Trace {
     pub fn notes(&self, event: EventIdx) -> [Option<StringId>; 2] {
         [self.compile_context.get(event).map(StringId), self.user_metadata.get(event).map(StringId)]
     }
+    /// Whether events say in which pool they were.
+    pub fn has_pools(&self) -> bool {
+        !self.pool.0.is_empty()
+    }
     /// Whether events carry times.
     pub fn has_times(&self) -> bool {
         !self.time_us.0.is_empty()

@@ -19,6 +19,7 @@ mod picture_views;
 mod report;
 mod samples;
 mod sets;
+mod simulator;
 mod span_views;
 mod tables;
 mod truth;

@@ -1,0 +1,567 @@
+//! PyTorch's caching allocator (`c10/cuda/CUDACachingAllocator.cpp`): pools, best fit, splitting, merging, releases.
+//!
+//! Always: the blocks of a segment tile it in address order and no two free neighbours of one kind touch; free blocks
+//! stand in their half of their pool by stream, size and tie-break; reserved = active + free.
+//! What grows inside reserved ranges of addresses is in `expandable.rs`.
+
+use crate::model::{AllocationId, AllocatorSettings, PoolId, SizeClass};
+use crate::simulator::device::Driver;
+use crate::simulator::request::{Request, Wanted};
+use crate::simulator::scenario::{Counters, Rules, TieBreak};
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// No block.
+pub(crate) const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Free,
+    Allocated,
+    /// Given back, but another stream is not done; the number is its place among those that wait.
+    Pending(u64),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    pub(crate) requested: u64,
+    pub(crate) stream: u64,
+    pub(crate) half: u32,
+    pub(crate) prev: u32,
+    pub(crate) next: u32,
+    pub(crate) state: State,
+    pub(crate) mapped: bool,
+    pub(crate) expandable: bool,
+    /// First byte of its reserved range, for expandable ones.
+    pub(crate) base: u64,
+    /// Number of its segment or of itself, where that breaks ties.
+    pub(crate) tie: u64,
+    /// Searches of its half when it became free.
+    pub(crate) free_since: u64,
+}
+
+impl Block {
+    /// A reserved range in which nothing is mapped yet.
+    pub(crate) fn unmapped(base: u64, size: u64, stream: u64, half: u32, tie: u64) -> Block {
+        let (prev, next, state) = (NONE, NONE, State::Free);
+        Block {
+            address: base,
+            size,
+            requested: 0,
+            stream,
+            half,
+            prev,
+            next,
+            state,
+            mapped: false,
+            expandable: true,
+            base,
+            tie,
+            free_since: 0,
+        }
+    }
+}
+
+/// The order of free blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) stream: u64,
+    size: u64,
+    tie: u64,
+    address: u64,
+}
+
+impl Key {
+    fn from(stream: u64, size: u64) -> Key {
+        Key { stream, size, tie: 0, address: 0 }
+    }
+}
+
+/// The small or the large half of a pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Half {
+    pub(crate) pool: PoolId,
+    pub(crate) class: SizeClass,
+    pub(crate) free: BTreeMap<Key, u32>,
+    /// Unmapped parts of expandable segments, by stream and address.
+    pub(crate) unmapped: BTreeMap<(u64, u64), u32>,
+    /// Searches so far, while garbage is collected.
+    searches: u64,
+}
+
+/// The allocator of one device over a driver.
+#[derive(Clone, Debug)]
+pub struct Caching<D> {
+    pub(crate) settings: AllocatorSettings,
+    pub(crate) rules: Rules,
+    /// The memory fraction in bytes.
+    limit: Option<u64>,
+    pub(crate) driver: D,
+    pub(crate) blocks: Vec<Block>,
+    spare: Vec<u32>,
+    pub(crate) halves: Vec<Half>,
+    half_of: FxHashMap<(PoolId, SizeClass), u32>,
+    /// Private pools that nothing uses any more.
+    ended: BTreeSet<PoolId>,
+    /// Blocks that wait for another stream, and whose lives they are, in the order they were given back.
+    pending: BTreeMap<u64, (u32, AllocationId)>,
+    waited: u64,
+    numbered: u64,
+    /// The block of each life.
+    held: Vec<u32>,
+    pub(crate) counters: Counters,
+}
+
+impl<D: Driver> Caching<D> {
+    /// An allocator that holds nothing. `limit` is the memory fraction in bytes; lives are numbered below `lives`.
+    pub fn new(settings: AllocatorSettings, rules: Rules, limit: Option<u64>, driver: D, lives: usize) -> Caching<D> {
+        Caching {
+            settings,
+            rules,
+            limit,
+            driver,
+            blocks: Vec::new(),
+            spare: Vec::new(),
+            halves: Vec::new(),
+            half_of: FxHashMap::default(),
+            ended: BTreeSet::new(),
+            pending: BTreeMap::new(),
+            waited: 0,
+            numbered: 0,
+            held: vec![NONE; lives],
+            counters: Counters::default(),
+        }
+    }
+    /// What was counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+    /// `malloc`: the address, or none where memory ran out. `waiting` are the frees a retry waits for first.
+    pub fn allocate(&mut self, life: Option<AllocationId>, wanted: &Wanted, waiting: &[AllocationId]) -> Option<u64> {
+        let size = self.settings.round(wanted.size);
+        let half = self.half(wanted.pool, AllocatorSettings::class(size));
+        self.ended.remove(&wanted.pool);
+        let found = self.obtain(half, wanted, size, waiting);
+        for life in waiting {
+            self.free_completed(*life);
+        }
+        let Some(found) = found else {
+            self.counters.ooms += 1;
+            return None;
+        };
+        let block = self.split(found, size);
+        let (address, block_size) = {
+            let block = &mut self.blocks[block as usize];
+            block.state = State::Allocated;
+            block.requested = wanted.size;
+            (block.address, block.size)
+        };
+        if let Some(life) = life {
+            self.give_to(life, block);
+        }
+        self.counters.allocated.add(block_size);
+        self.counters.active.add(block_size);
+        self.counters.requested.add(wanted.size);
+        Some(address)
+    }
+    /// Serves what is no allocation; those have [`Caching::allocate`].
+    pub fn give_back(&mut self, request: &Request) {
+        match request {
+            Request::Free(life) => self.free_at_once(*life),
+            Request::FreeRequested(life) => self.free_requested(*life),
+            Request::FreeCompleted(life) | Request::CompletedInRetry(life) => self.free_completed(*life),
+            Request::PoolEnds(pool) => {
+                self.ended.insert(*pool);
+            }
+            Request::EmptyCache => self.empty_cache(&[]),
+            Request::Alloc(..) | Request::Failed(_) => {}
+        }
+    }
+    /// A block given back that another stream still uses.
+    fn free_requested(&mut self, life: AllocationId) {
+        let block = self.block_of(life);
+        if block == NONE || self.blocks[block as usize].state != State::Allocated {
+            return;
+        }
+        self.counters.allocated.sub(self.blocks[block as usize].size);
+        self.wait_for(life, block);
+    }
+    /// The other stream is done; nothing happens where that was waited for before.
+    fn free_completed(&mut self, life: AllocationId) {
+        let block = self.block_of(life);
+        if block != NONE
+            && let State::Pending(place) = self.blocks[block as usize].state
+        {
+            self.pending.remove(&place);
+            self.free(block);
+            self.forget(life);
+        }
+    }
+    /// A block given back that nobody waits for.
+    fn free_at_once(&mut self, life: AllocationId) {
+        let block = self.block_of(life);
+        if block != NONE && self.blocks[block as usize].state == State::Allocated {
+            self.counters.allocated.sub(self.blocks[block as usize].size);
+            self.free(block);
+            self.forget(life);
+        }
+    }
+    /// `release_cached_blocks`: waits for all that is pending, in the given order first, and gives the cache back.
+    fn empty_cache(&mut self, waiting: &[AllocationId]) {
+        for life in waiting {
+            self.free_completed(*life);
+        }
+        for (block, life) in std::mem::take(&mut self.pending).into_values() {
+            self.free(block);
+            self.forget(life);
+        }
+        let mut halves = vec![(PoolId::DEFAULT, SizeClass::Large), (PoolId::DEFAULT, SizeClass::Small)];
+        halves.extend(self.ended.iter().flat_map(|pool| [(*pool, SizeClass::Small), (*pool, SizeClass::Large)]));
+        for half in halves {
+            if let Some(half) = self.half_of.get(&half) {
+                self.release_half(*half);
+            }
+        }
+    }
+
+    fn block_of(&self, life: AllocationId) -> u32 {
+        self.held.get(life.0 as usize).copied().unwrap_or(NONE)
+    }
+    pub(crate) fn give_to(&mut self, life: AllocationId, block: u32) {
+        if let Some(held) = self.held.get_mut(life.0 as usize) {
+            *held = block;
+        }
+    }
+    pub(crate) fn wait_for(&mut self, life: AllocationId, block: u32) {
+        self.waited += 1;
+        self.blocks[block as usize].state = State::Pending(self.waited);
+        self.pending.insert(self.waited, (block, life));
+    }
+    /// Forgets all blocks; numbers and what was counted stay.
+    pub(crate) fn clear(&mut self) {
+        self.blocks.clear();
+        self.spare.clear();
+        self.pending.clear();
+        self.held.fill(NONE);
+        for half in &mut self.halves {
+            half.free.clear();
+            half.unmapped.clear();
+        }
+        self.counters.reserved.now = 0;
+        self.counters.segments.now = 0;
+    }
+    /// Counts a segment that is there already.
+    pub(crate) fn take_over(&mut self, size: u64, expandable: bool) {
+        self.counters.reserved.add(size);
+        self.counters.segments.add(u64::from(!expandable));
+    }
+    fn forget(&mut self, life: AllocationId) {
+        if let Some(held) = self.held.get_mut(life.0 as usize) {
+            *held = NONE;
+        }
+    }
+    pub(crate) fn half(&mut self, pool: PoolId, class: SizeClass) -> u32 {
+        let halves = &mut self.halves;
+        *self.half_of.entry((pool, class)).or_insert_with(|| {
+            halves.push(Half { pool, class, free: BTreeMap::new(), unmapped: BTreeMap::new(), searches: 0 });
+            halves.len() as u32 - 1
+        })
+    }
+    /// The limit under which garbage is collected, and the bytes from which on.
+    fn collects_from(&self) -> Option<u64> {
+        let threshold = self.settings.garbage_collection_threshold;
+        self.limit.filter(|_| 0.0 < threshold).map(|limit| (threshold * limit as f64) as u64)
+    }
+    /// A free block of at least `size` bytes, taken out of its half: found, or made by ever harder means.
+    fn obtain(&mut self, half: u32, wanted: &Wanted, size: u64, waiting: &[AllocationId]) -> Option<u32> {
+        let collects = self.collects_from();
+        if collects.is_some() {
+            self.halves[half as usize].searches += 1;
+        }
+        if let Some(block) = self.find(half, wanted.stream, size) {
+            return Some(block);
+        }
+        if let Some(from) = collects {
+            self.collect_garbage(from);
+        }
+        if let Some(block) = self.grow(half, wanted.stream, size) {
+            return Some(block);
+        }
+        if self.release_available(half, wanted.stream, size)
+            && let Some(block) = self.grow(half, wanted.stream, size)
+        {
+            return Some(block);
+        }
+        // In the capture of a graph, which private pools are taken for, nothing may be waited for.
+        if wanted.pool != PoolId::DEFAULT {
+            return None;
+        }
+        self.empty_cache(waiting);
+        self.counters.retries += 1;
+        self.grow(half, wanted.stream, size)
+    }
+    /// `get_free_block`: best fit within the stream; only the first candidate is examined for being oversize.
+    fn find(&mut self, half: u32, stream: u64, size: u64) -> Option<u32> {
+        let range = self.halves[half as usize].free.range(Key::from(stream, size)..);
+        let mut candidates = range.take_while(|(key, _)| key.stream == stream).map(|(key, block)| (*key, *block));
+        let (mut key, mut block) = candidates.next()?;
+        if self.settings.expandable_segments {
+            let reach = |block: u32| {
+                let block = &self.blocks[block as usize];
+                let next = self.blocks.get(block.next as usize).filter(|next| !next.mapped);
+                block.size.saturating_add(next.map_or(0, |next| next.size))
+            };
+            while self.blocks[block as usize].expandable
+                && let Some((next_key, next)) = candidates.next()
+                && reach(next) < reach(block)
+            {
+                (key, block) = (next_key, next);
+            }
+        } else {
+            while self.blocks[block as usize].expandable {
+                (key, block) = candidates.next()?;
+            }
+        }
+        if let Some(limit) = self.settings.max_split_size {
+            let oversize = size < limit && limit <= key.size;
+            let wasteful = limit <= size && size.saturating_add(self.settings.max_non_split_rounding) <= key.size;
+            if oversize || wasteful {
+                return None;
+            }
+        }
+        self.halves[half as usize].free.remove(&key);
+        Some(block)
+    }
+    /// `alloc_block`: asks the driver.
+    fn grow(&mut self, half: u32, stream: u64, size: u64) -> Option<u32> {
+        let segment = self.settings.segment_size(size);
+        if self.limit.is_some_and(|limit| limit < self.counters.reserved.now.saturating_add(segment)) {
+            return None;
+        }
+        let of_default_pool = self.halves[half as usize].pool == PoolId::DEFAULT;
+        if self.settings.expandable_segments && (of_default_pool || self.rules.private_expandable) {
+            return self.grow_expandable(half, stream, size);
+        }
+        let address = self.driver.allocate(segment, self.counters.reserved.now)?;
+        self.counters.device_allocs += 1;
+        self.counters.reserved.add(segment);
+        self.counters.segments.add(1);
+        let tie = self.number();
+        Some(self.new_block(Block {
+            address,
+            size: segment,
+            requested: 0,
+            stream,
+            half,
+            prev: NONE,
+            next: NONE,
+            state: State::Free,
+            mapped: true,
+            expandable: false,
+            base: address,
+            tie,
+            free_since: 0,
+        }))
+    }
+    /// The next number of a segment, or of a block.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.numbered += 1;
+        self.numbered
+    }
+    /// The number of a block cut from another: its segment's, or its own.
+    pub(crate) fn tie_of_part(&mut self, whole: u64) -> u64 {
+        if self.rules.tie == TieBreak::Block { self.number() } else { whole }
+    }
+    pub(crate) fn new_block(&mut self, block: Block) -> u32 {
+        match self.spare.pop() {
+            Some(row) => {
+                self.blocks[row as usize] = block;
+                row
+            }
+            None => {
+                self.blocks.push(block);
+                self.blocks.len() as u32 - 1
+            }
+        }
+    }
+    /// A block behind or before another, made of a part of it: same stream, half and range.
+    pub(crate) fn part_of(&self, block: u32, address: u64, size: u64) -> Block {
+        Block { address, size, requested: 0, ..self.blocks[block as usize].clone() }
+    }
+    /// `alloc_found_block`: the low end is handed out, the rest goes back.
+    fn split(&mut self, found: u32, size: u64) -> u32 {
+        let class = self.halves[self.blocks[found as usize].half as usize].class;
+        let whole = self.blocks[found as usize].size;
+        if self.settings.block_size(size, whole, class, self.settings.expandable_segments) == whole {
+            return found;
+        }
+        // The low end is the new object, the rest keeps the old one.
+        let mut low = self.part_of(found, self.blocks[found as usize].address, size);
+        low.tie = self.tie_of_part(low.tie);
+        low.next = found;
+        let prev = low.prev;
+        let low = self.new_block(low);
+        if prev != NONE {
+            self.blocks[prev as usize].next = low;
+        }
+        let rest = &mut self.blocks[found as usize];
+        rest.prev = low;
+        rest.address += size;
+        rest.size -= size;
+        self.insert(found);
+        low
+    }
+    fn key(&self, block: u32) -> Key {
+        let block = &self.blocks[block as usize];
+        let tie = if self.rules.tie == TieBreak::Address { 0 } else { block.tie };
+        Key { stream: block.stream, size: block.size, tie, address: block.address }
+    }
+    /// Puts a free block where it is found again.
+    pub(crate) fn insert(&mut self, block: u32) {
+        let key = self.key(block);
+        let half = self.blocks[block as usize].half as usize;
+        if self.blocks[block as usize].mapped {
+            self.blocks[block as usize].free_since = self.halves[half].searches;
+            self.halves[half].free.insert(key, block);
+        } else {
+            self.halves[half].unmapped.insert((key.stream, key.address), block);
+        }
+    }
+    pub(crate) fn take_out(&mut self, block: u32) {
+        let key = self.key(block);
+        let half = &mut self.halves[self.blocks[block as usize].half as usize];
+        if self.blocks[block as usize].mapped {
+            half.free.remove(&key);
+        } else {
+            half.unmapped.remove(&(key.stream, key.address));
+        }
+    }
+    /// `free_block`: the block is free for others.
+    fn free(&mut self, block: u32) {
+        let (size, requested) = (self.blocks[block as usize].size, self.blocks[block as usize].requested);
+        self.counters.active.sub(size);
+        self.counters.requested.sub(requested);
+        self.blocks[block as usize].state = State::Free;
+        self.merge_neighbours(block);
+        self.insert(block);
+    }
+    /// Takes the free neighbours of the same kind into a block that stands in no set.
+    pub(crate) fn merge_neighbours(&mut self, block: u32) {
+        for other in [self.blocks[block as usize].prev, self.blocks[block as usize].next] {
+            let fits = other != NONE
+                && self.blocks[other as usize].state == State::Free
+                && self.blocks[other as usize].mapped == self.blocks[block as usize].mapped;
+            if !fits {
+                continue;
+            }
+            self.take_out(other);
+            let Block { address, size, prev, next, .. } = self.blocks[other as usize];
+            let is_before = next == block;
+            let into = &mut self.blocks[block as usize];
+            into.size += size;
+            if is_before {
+                into.address = address;
+                into.prev = prev;
+                if prev != NONE {
+                    self.blocks[prev as usize].next = block;
+                }
+            } else {
+                into.next = next;
+                if next != NONE {
+                    self.blocks[next as usize].prev = block;
+                }
+            }
+            self.drop_block(other);
+        }
+    }
+    pub(crate) fn drop_block(&mut self, block: u32) {
+        self.spare.push(block);
+    }
+    fn is_split(&self, block: u32) -> bool {
+        let block = &self.blocks[block as usize];
+        block.prev != NONE || block.next != NONE
+    }
+    /// Gives the segment of a free, unsplit block back to the driver.
+    fn release(&mut self, block: u32) {
+        self.take_out(block);
+        let Block { address, size, .. } = self.blocks[block as usize];
+        self.driver.release(address, size);
+        self.counters.device_frees += 1;
+        self.counters.reserved.sub(size);
+        self.counters.segments.sub(1);
+        self.drop_block(block);
+    }
+    /// `release_available_cached_blocks`: whether enough oversize blocks of the stream were given back.
+    fn release_available(&mut self, half: u32, stream: u64, size: u64) -> bool {
+        let Some(limit) = self.settings.max_split_size else { return false };
+        let needed = size.max(limit);
+        let free = &self.halves[half as usize].free;
+        let first = free.range(Key::from(stream, needed)..).next();
+        if let Some((key, block)) = first
+            && key.stream == stream
+            && !self.blocks[*block as usize].expandable
+        {
+            let block = *block;
+            self.release(block);
+            return true;
+        }
+        let below = free.range(..Key::from(stream, needed)).rev();
+        let oversize = below.take_while(|(key, _)| limit <= key.size && key.stream == stream);
+        let whole = oversize.map(|(_, block)| *block).filter(|block| !self.blocks[*block as usize].expandable);
+        let (mut released, mut chosen) = (0u64, Vec::new());
+        for block in whole {
+            if needed <= released {
+                break;
+            }
+            released += self.blocks[block as usize].size;
+            chosen.push(block);
+        }
+        for block in chosen {
+            self.release(block);
+        }
+        needed <= released
+    }
+    /// `garbage_collect_cached_blocks`: unsplit blocks of the default large half, the oldest first.
+    fn collect_garbage(&mut self, from: u64) {
+        let Some(target) = self.counters.reserved.now.checked_sub(from).filter(|target| 0 < *target) else { return };
+        let Some(&half) = self.half_of.get(&(PoolId::DEFAULT, SizeClass::Large)) else { return };
+        let searches = self.halves[half as usize].searches;
+        let blocks: Vec<u32> = self.halves[half as usize].free.values().copied().filter(|block| !self.is_split(*block)).collect();
+        let age = |all: &Self, block: u32| (searches - all.blocks[block as usize].free_since) as f64;
+        let mut total: f64 = blocks.iter().map(|block| age(self, *block)).sum();
+        let (mut count, mut reclaimed, mut freed) = (blocks.len(), 0u64, true);
+        let mut left: Vec<u32> = blocks.into_iter().filter(|block| !self.blocks[*block as usize].expandable).collect();
+        while reclaimed < target && freed && 0 < count {
+            let threshold = total / count as f64;
+            freed = false;
+            let (old, young): (Vec<u32>, Vec<u32>) = left.iter().partition(|block| threshold <= age(self, **block));
+            for block in old {
+                freed = true;
+                reclaimed += self.blocks[block as usize].size;
+                total -= age(self, block);
+                count -= 1;
+                self.release(block);
+            }
+            left = young;
+        }
+    }
+    /// Gives back what is whole in a half; expandable blocks after the others.
+    fn release_half(&mut self, half: u32) {
+        let free: Vec<u32> = self.halves[half as usize].free.values().copied().collect();
+        for block in &free {
+            if !self.blocks[*block as usize].expandable && !self.is_split(*block) {
+                self.release(*block);
+            }
+        }
+        for block in free {
+            if self.blocks[block as usize].expandable {
+                self.unmap(block);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
