@@ -10,6 +10,7 @@ mod find;
 mod flame;
 mod format;
 mod gate;
+mod hostile;
 mod memory_summary;
 mod moments;
 mod naive;
