@@ -1,8 +1,9 @@
 //! The one place where commands take effect.
 
 use crate::analysis::{Categories, UsageTimeline};
+use crate::base::id::Id as _;
 use crate::chart::{Theme, TimeAxis};
-use crate::model::{AllocationId, DeviceMemory, Item, Position};
+use crate::model::{AllocationId, DeviceMemory, Item, Position, StackTable};
 use crate::session::document::DocumentId;
 use crate::session::jobs::{JobSpec, Lane};
 use crate::session::opening::{self, Source};
@@ -71,11 +72,18 @@ impl Session {
             Command::Fit => self.change_place(|place| (place.window, place.bytes, place.rows) = (Window::Whole, None, None)),
             Command::FrameSelection => self.frame_selection(),
             Command::SetBytes(bytes) => self.change_place(|place| place.bytes = bytes.and_then(checked_bytes)),
-            Command::SetRows(rows) => self.change_place(|place| place.rows = rows),
+            Command::SetRows(rows) => self.change_place(|place| place.rows = rows.filter(is_sound)),
             Command::Select(item) => {
-                self.change_place(|place| (place.selection, place.range) = (vec![item], None));
+                // What was sent from one document may arrive when another one is in front.
+                if self.front().is_some_and(|(document, _, memory)| is_in(item, memory, &document.snapshot.stacks)) {
+                    self.change_place(|place| (place.selection, place.range) = (vec![item], None));
+                }
             }
-            Command::SelectRange(range) => self.change_place(|place| place.range = (range.start < range.end).then_some(range)),
+            Command::SelectRange(range) => {
+                let Some(end) = self.front().map(|(_, _, memory)| memory.end()) else { return };
+                let range = range.start..range.end.min(end);
+                self.change_place(|place| place.range = (range.start < range.end).then_some(range));
+            }
             Command::ClearSelection => self.change_place(|place| {
                 place.selection.clear();
                 place.range = None;
@@ -355,6 +363,22 @@ fn limited(range: Range<f64>, span: &Range<f64>) -> Option<Range<f64>> {
 }
 
 /// A range of bytes that is worth looking at; none where it is not.
+/// Whether a device holds a thing.
+fn is_in(item: Item, memory: &DeviceMemory, stacks: &StackTable) -> bool {
+    match item {
+        Item::Allocation(id) => id.row() < memory.allocations.len(),
+        Item::Segment(id) => id.row() < memory.segments.len(),
+        Item::Gap { address, size } => address.checked_add(size).is_some(),
+        Item::Event(event) => (event.0 as usize) < memory.trace.len(),
+        Item::Stack(stack) => stack.row() < stacks.len(),
+    }
+}
+
+/// Two numbers in order.
+fn is_sound(range: &Range<f64>) -> bool {
+    range.start.is_finite() && range.end.is_finite() && range.start < range.end
+}
+
 fn checked_bytes(range: Range<f64>) -> Option<Range<f64>> {
     let length = (range.end - range.start).max(SHORTEST_BYTES);
     (length.is_finite() && range.start.is_finite()).then(|| range.start.max(0.0)..range.start.max(0.0) + length)

@@ -11,6 +11,7 @@ mod fit;
 mod flame;
 mod format;
 mod gate;
+mod hostile;
 mod memory_summary;
 mod moments;
 mod naive;
