@@ -4,8 +4,9 @@
 //! one pass over the lives ([`crate::analysis::gaps`]), never searched for again. The curves of a pool, a stream or one
 //! half of a pool on one stream are made when somebody asks for them ([`GroupCurves`]), by the same pass.
 
+use crate::analysis::block_sums::BlockSums;
 use crate::analysis::curve::Curve;
-use crate::analysis::gaps::{BlockSums, Gaps, PoolKey};
+use crate::analysis::gaps::{Gaps, PoolKey};
 use crate::analysis::query::{Asked, Query};
 use crate::analysis::timeline::UsageTimeline;
 use crate::base::{Cancelled, HeapSize, Progress};

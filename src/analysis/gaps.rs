@@ -5,6 +5,7 @@
 //! pool. Input that contradicts itself (blocks that overlap) costs a walk over the segment in question at each
 //! of its changes, never a wrong figure. One file because the books and the walk that keeps them hold one invariant.
 
+use crate::analysis::block_sums::BlockSums;
 use crate::analysis::held::HeldBook;
 use crate::base::id::Id;
 use crate::base::{Cancelled, Progress};
@@ -473,57 +474,6 @@ impl Run {
 /// Whether two neighbouring pieces are one segment (see `replay::checkpoint`).
 fn joins(a: &Segment, b: &Segment) -> bool {
     a.expandable && b.expandable && a.stream == b.stream && a.pool == b.pool && a.class == b.class
-}
-
-/// Sums over all blocks of a device, those in no segment included.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BlockSums {
-    active: i128,
-    allocated: i128,
-    requested: i128,
-    live_requested: i128,
-}
-
-impl BlockSums {
-    /// Blocks in use or pending, bytes.
-    pub fn active(&self) -> u64 {
-        bytes(self.active)
-    }
-    /// Blocks in use, bytes.
-    pub fn allocated(&self) -> u64 {
-        bytes(self.allocated)
-    }
-    /// What the program asked for with active blocks, bytes.
-    pub fn requested(&self) -> u64 {
-        bytes(self.requested)
-    }
-    /// What the program asked for with blocks in use, bytes.
-    pub fn live_requested(&self) -> u64 {
-        bytes(self.live_requested)
-    }
-    fn begin(&mut self, size: u64, requested: u64, is_allocated: bool) {
-        self.active += i128::from(size);
-        self.requested += i128::from(requested);
-        if is_allocated {
-            self.allocated += i128::from(size);
-            self.live_requested += i128::from(requested);
-        }
-    }
-    fn end(&mut self, size: u64, requested: u64, was_allocated: bool) {
-        self.active -= i128::from(size);
-        self.requested -= i128::from(requested);
-        if was_allocated {
-            self.wait(size, requested);
-        }
-    }
-    fn wait(&mut self, size: u64, requested: u64) {
-        self.allocated -= i128::from(size);
-        self.live_requested -= i128::from(requested);
-    }
-}
-
-fn bytes(sum: i128) -> u64 {
-    u64::try_from(sum.max(0)).unwrap_or(u64::MAX)
 }
 
 impl Gaps<'_> {

@@ -3,6 +3,7 @@
 //! To add a question: one file with its [`query::Query`], one `pub mod` line here.
 //! A query does no IO, reads no clock, knows no colour, and cannot fail; it can only be cancelled.
 
+pub mod block_sums;
 pub mod block_table;
 pub mod capacity;
 pub mod categories;

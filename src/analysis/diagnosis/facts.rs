@@ -3,10 +3,11 @@
 //! Always: what a request could have used is decided by the allocator's own rules (`get_free_block`): one pool, one
 //! half, one stream, and the limits of `max_split_size_mb`.
 
+use crate::analysis::block_sums::BlockSums;
 use crate::analysis::diagnosis::account::Accounting;
 use crate::analysis::diagnosis::steps::Steps;
 use crate::analysis::diagnosis::{DiagnosisParams, OomMessage};
-use crate::analysis::gaps::{BlockSums, Gaps, MappedRange, PoolKey};
+use crate::analysis::gaps::{Gaps, MappedRange, PoolKey};
 use crate::analysis::query::Asked;
 use crate::analysis::timeline::UsageTimeline;
 use crate::base::id::Id as _;
