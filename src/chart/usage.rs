@@ -246,8 +246,6 @@ fn draw_key(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
     // At the right, where curves that grow leave room too late; at the left while the cursor stands there.
     let beside_cursor = input.cursor.is_some_and(|cursor| plot.x1 - total - 30.0 < frame.time.point(input.clock.unit(cursor)));
     let mut x = if beside_cursor { plot.x0 + 8.0 } else { plot.x1 - total };
-    // Where a curve passes behind the key, the key is still read.
-    drawing.push(Shape::Box(Area::new(x - 4.0, y - 8.0, x + total - 8.0, y + 8.0)), Ink::Shade);
     for (text, ink) in entries {
         let (line, after) = (vec![[x, y], [x + LINE_PT, y]], x + width(&text));
         drawing.push(if ink == Ink::Capacity { Shape::Dashed(line, 1.5) } else { Shape::Line(line, 1.5) }, ink);
