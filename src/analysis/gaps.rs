@@ -3,7 +3,7 @@
 //! Always: between two changes the segments, gaps and sums are those of [`crate::replay::Replay::state_at`]:
 //! pieces of one expandable segment joined, overlapping segments cut, blocks in no segment counted but in no
 //! pool. Input that contradicts itself (blocks that overlap) costs a walk over the segment in question at each
-//! of its changes, never a wrong figure. One file because the books and the walk that keeps them hold one invariant.
+//! of its changes, never a wrong figure.
 
 use crate::analysis::block_sums::BlockSums;
 use crate::analysis::held::HeldBook;
