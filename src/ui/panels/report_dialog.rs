@@ -87,7 +87,7 @@ impl ReportDialog {
             self.path = path.display().to_string();
         }
         let (mut save, mut cancel) = (false, false);
-        let modal = Modal::new(egui::Id::unique("report")).show(ui.ctx(), |ui| {
+        let modal = Modal::new(egui::Id::unique("report")).frame(egui::Frame::window(ui.style())).show(ui.ctx(), |ui| {
             ui.set_width(134.0 * UNIT);
             ui.strong("Save a report");
             ui.add_space(UNIT);
