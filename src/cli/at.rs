@@ -1,9 +1,9 @@
 //! `at`: the whole state at one moment.
 
 use crate::analysis::{Counters, LiveByStack};
-use crate::base::{Bytes, grouped};
+use crate::base::{Bytes, counted, grouped};
 use crate::cli::command::{Command, Outcome};
-use crate::cli::info::{count, counter_rows, coverage, event};
+use crate::cli::info::{counter_rows, coverage, event};
 use crate::cli::opening::{self, Device};
 use crate::cli::table::{Align, Table};
 use crate::cli::{moment, output};
@@ -128,20 +128,20 @@ fn stacks(snapshot: &Snapshot, live: &LiveByStack) -> String {
     let mut text = String::new();
     for share in live.shares.iter().take(STACKS_SHOWN) {
         let frames = snapshot.stacks.frames(share.stack);
-        let _ = writeln!(text, "  {} in {}", Bytes(share.bytes).exact(), count(share.count, "block"));
+        let _ = writeln!(text, "  {} in {}", Bytes(share.bytes).exact(), counted(share.count, "block"));
         for frame in frames.iter().take(FRAMES_SHOWN) {
             let _ = writeln!(text, "      {}", output::one_line(&snapshot.stacks.line(*frame)));
         }
         if frames.is_empty() {
             text.push_str("      (no stack)\n");
         } else if FRAMES_SHOWN < frames.len() {
-            let _ = writeln!(text, "      … {} further out", count((frames.len() - FRAMES_SHOWN) as u64, "frame"));
+            let _ = writeln!(text, "      … {} further out", counted((frames.len() - FRAMES_SHOWN) as u64, "frame"));
         }
     }
     let rest = live.shares.get(STACKS_SHOWN..).unwrap_or_default();
     if !rest.is_empty() {
         let bytes = rest.iter().map(|share| share.bytes).sum();
-        let _ = writeln!(text, "  {} at {}", Bytes(bytes).exact(), count(rest.len() as u64, "further stack"));
+        let _ = writeln!(text, "  {} at {}", Bytes(bytes).exact(), counted(rest.len() as u64, "further stack"));
     }
     text
 }

@@ -1,7 +1,7 @@
 //! `info`: what is in a file, in figures.
 
 use crate::analysis::{Counters, MemorySummary, Moment, Peak, Summary};
-use crate::base::{Bytes, Progress, grouped};
+use crate::base::{Bytes, Progress, counted, grouped};
 use crate::cli::at::moment_sentence;
 use crate::cli::command::{Command, Outcome};
 use crate::cli::opening::{self, Device};
@@ -220,13 +220,13 @@ fn settings(settings: &AllocatorSettings) -> String {
 fn device(memory: &DeviceMemory, summary: &Summary) -> String {
     let mut text = String::new();
     let span = summary.time_us.map_or(String::new(), |(first, last)| format!(" in {}", seconds(last.saturating_sub(first))));
-    let _ = writeln!(text, "{}: {}{span}", memory.title(), count(summary.events, "event"));
+    let _ = writeln!(text, "{}: {}{span}", memory.title(), counted(summary.events, "event"));
     if 0 < summary.events {
         let actions: Vec<String> = summary.events_by_action.iter().map(|(name, n)| format!("{name} {}", grouped(*n))).collect();
         let _ = writeln!(text, "  {}", output::one_line(&actions.join(", ")));
     }
     let mut lives = vec![
-        count(summary.allocations, "allocation"),
+        counted(summary.allocations, "allocation"),
         format!("{} older than the trace", grouped(summary.born_before)),
         format!("{} without a stack", grouped(summary.without_stack)),
     ];
@@ -252,7 +252,7 @@ fn device(memory: &DeviceMemory, summary: &Summary) -> String {
         );
     }
     if OOMS_SHOWN < summary.ooms.len() {
-        let _ = writeln!(text, "  … and {} more", count((summary.ooms.len() - OOMS_SHOWN) as u64, "out-of-memory event"));
+        let _ = writeln!(text, "  … and {} more", counted((summary.ooms.len() - OOMS_SHOWN) as u64, "out-of-memory event"));
     }
     text.push_str(&coverage(memory));
     text
@@ -311,11 +311,6 @@ pub fn coverage(memory: &DeviceMemory) -> String {
 /// An event number as JSON has it: −1 before the first.
 pub fn event(number: i64) -> String {
     u64::try_from(number).map_or_else(|_| number.to_string(), grouped)
-}
-
-/// `1 event`, `35 573 events`.
-pub fn count(n: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
 fn seconds(us: i64) -> String {
