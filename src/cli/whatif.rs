@@ -112,7 +112,7 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
     let mut rows = Vec::with_capacity(scenarios.len());
     for (settings, chosen) in scenarios {
         let capacity = total.map(|total| total.saturating_sub(outside));
-        let scenario = Scenario { settings: chosen, rules: fidelity.rules, capacity, total };
+        let scenario = Scenario { capacity, total, ..Scenario::new(chosen, fidelity.rules) };
         let outcome = opening::watched(|progress| simulate(&asked, &scenario, progress))?;
         rows.push(ScenarioRow { settings, capacity: total, outcome });
     }

@@ -6,6 +6,7 @@
 
 use crate::model::{AllocationId, AllocatorSettings, PoolId, SizeClass};
 use crate::simulator::device::Driver;
+use crate::simulator::policy::Policy;
 use crate::simulator::request::{Request, Wanted};
 use crate::simulator::scenario::{Counters, Rules, TieBreak};
 use rustc_hash::FxHashMap;
@@ -114,32 +115,12 @@ pub struct Caching<D> {
     pub(crate) counters: Counters,
 }
 
-impl<D: Driver> Caching<D> {
-    /// An allocator that holds nothing. `limit` is the memory fraction in bytes; lives are numbered below `lives`.
-    pub fn new(settings: AllocatorSettings, rules: Rules, limit: Option<u64>, driver: D, lives: usize) -> Caching<D> {
-        Caching {
-            settings,
-            rules,
-            limit,
-            driver,
-            blocks: Vec::new(),
-            spare: Vec::new(),
-            halves: Vec::new(),
-            half_of: FxHashMap::default(),
-            ended: BTreeSet::new(),
-            pending: BTreeMap::new(),
-            waited: 0,
-            numbered: 0,
-            held: vec![NONE; lives],
-            counters: Counters::default(),
-        }
-    }
-    /// What was counted so far.
-    pub fn counters(&self) -> &Counters {
+impl<D: Driver> Policy for Caching<D> {
+    fn counters(&self) -> &Counters {
         &self.counters
     }
-    /// `malloc`: the address, or none where memory ran out. `waiting` are the frees a retry waits for first.
-    pub fn allocate(&mut self, life: Option<AllocationId>, wanted: &Wanted, waiting: &[AllocationId]) -> Option<u64> {
+    /// `malloc`.
+    fn allocate(&mut self, life: Option<AllocationId>, wanted: &Wanted, waiting: &[AllocationId]) -> Option<u64> {
         let size = self.settings.round(wanted.size);
         let half = self.half(wanted.pool, AllocatorSettings::class(size));
         self.ended.remove(&wanted.pool);
@@ -166,8 +147,7 @@ impl<D: Driver> Caching<D> {
         self.counters.requested.add(wanted.size);
         Some(address)
     }
-    /// Serves what is no allocation; those have [`Caching::allocate`].
-    pub fn give_back(&mut self, request: &Request) {
+    fn give_back(&mut self, request: &Request) {
         match request {
             Request::Free(life) => self.free_at_once(*life),
             Request::FreeRequested(life) => self.free_requested(*life),
@@ -177,6 +157,28 @@ impl<D: Driver> Caching<D> {
             }
             Request::EmptyCache => self.empty_cache(&[]),
             Request::Alloc(..) | Request::Failed(_) => {}
+        }
+    }
+}
+
+impl<D: Driver> Caching<D> {
+    /// An allocator that holds nothing. `limit` is the memory fraction in bytes; lives are numbered below `lives`.
+    pub fn new(settings: AllocatorSettings, rules: Rules, limit: Option<u64>, driver: D, lives: usize) -> Caching<D> {
+        Caching {
+            settings,
+            rules,
+            limit,
+            driver,
+            blocks: Vec::new(),
+            spare: Vec::new(),
+            halves: Vec::new(),
+            half_of: FxHashMap::default(),
+            ended: BTreeSet::new(),
+            pending: BTreeMap::new(),
+            waited: 0,
+            numbered: 0,
+            held: vec![NONE; lives],
+            counters: Counters::default(),
         }
     }
     /// A block given back that another stream still uses.

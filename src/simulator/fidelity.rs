@@ -8,6 +8,7 @@ use crate::model::{Action, AllocatorSettings, DeviceId, DeviceMemory, EventIdx, 
 use crate::replay::Replay;
 use crate::simulator::caching::Caching;
 use crate::simulator::device::{Driver, range_size};
+use crate::simulator::policy::Policy;
 use crate::simulator::request::{Request, RequestStream};
 use crate::simulator::scenario::{Rules, limit};
 

@@ -1,6 +1,6 @@
 //! Floor 4: what if? A recording's requests, served again by a model of the allocator under other settings.
 //!
-//! [`request`] takes from a recording what the program asked for; [`caching`] and [`expandable`] are PyTorch's caching
+//! [`request`] takes from a recording what the program asked for; [`policy`] is what serves it; [`caching`] and [`expandable`] are PyTorch's caching
 //! allocator, over a [`device::Driver`]; [`scenario`] serves the requests under settings and on a card; [`fidelity`] says
 //! how far the recorded settings reproduce the recording (`layout.rs` puts it back where they do not);
 //! [`conf`] reads the settings string. No part that decides a placement sees a recorded address.
@@ -11,9 +11,11 @@ pub mod device;
 mod expandable;
 pub mod fidelity;
 mod layout;
+pub mod policy;
 pub mod request;
 pub mod scenario;
 
 pub use fidelity::{Fidelity, Recorded, capacity_told};
+pub use policy::{POLICIES, Policy, PolicyInfo, PolicyKind};
 pub use request::{Request, RequestStream, Wanted};
 pub use scenario::{Counters, Failure, Outcome, Rules, Scenario, TieBreak, simulate};

@@ -8,6 +8,7 @@ use crate::base::{Cancelled, Progress};
 use crate::model::{AllocatorSettings, EventIdx, Origin};
 use crate::simulator::caching::Caching;
 use crate::simulator::device::Vram;
+use crate::simulator::policy::{Policy, PolicyKind};
 use crate::simulator::request::{Request, RequestStream};
 
 /// Which of several free blocks of one size is taken.
@@ -97,7 +98,9 @@ pub struct Counters {
 /// What the requests are served under.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The allocator's settings.
+    /// The allocator.
+    pub policy: PolicyKind,
+    /// Its settings, where it is PyTorch's.
     pub settings: AllocatorSettings,
     /// The release's rules.
     pub rules: Rules,
@@ -105,6 +108,13 @@ pub struct Scenario {
     pub capacity: Option<u64>,
     /// The card's size in bytes, where it is known.
     pub total: Option<u64>,
+}
+
+impl Scenario {
+    /// PyTorch's allocator under settings, on a card without end.
+    pub fn new(settings: AllocatorSettings, rules: Rules) -> Scenario {
+        Scenario { policy: PolicyKind::Caching, settings, rules, capacity: None, total: None }
+    }
 }
 
 /// The memory fraction in bytes, where the settings and the card's size tell; the whole card is no limit.
@@ -135,10 +145,18 @@ pub struct Outcome {
 
 /// Serves all requests under a scenario.
 pub fn simulate(asked: &RequestStream, scenario: &Scenario, progress: &Progress) -> Result<Outcome, Cancelled> {
-    progress.stage("simulating", asked.requests.len() as u64)?;
     let driver = Vram::new(scenario.capacity, scenario.total);
     let limit = limit(&scenario.settings, scenario.total);
-    let mut memory = Caching::new(scenario.settings.clone(), scenario.rules, limit, driver, asked.lives);
+    match scenario.policy {
+        PolicyKind::Caching => {
+            serve(asked, &mut Caching::new(scenario.settings.clone(), scenario.rules, limit, driver, asked.lives), progress)
+        }
+    }
+}
+
+/// Serves all requests by an allocator.
+fn serve(asked: &RequestStream, memory: &mut impl Policy, progress: &Progress) -> Result<Outcome, Cancelled> {
+    progress.stage("simulating", asked.requests.len() as u64)?;
     let (mut failure, mut served_instead) = (None, None);
     let mut waiting = Vec::new();
     for (done, (event, request)) in asked.requests.iter().enumerate() {

@@ -146,7 +146,7 @@ fn predict(base: &Path, member: &Value) -> Row {
     conf::read(&mut settings, conf, &snapshot.origin).expect("settings PyTorch ran with");
     settings.per_process_memory_fraction = member["options"]["fraction"].as_str().and_then(|text| text.parse().ok());
     let total = card(member);
-    let scenario = Scenario { settings, rules, capacity: Some(total - CONTEXT), total: Some(total) };
+    let scenario = Scenario { capacity: Some(total - CONTEXT), total: Some(total), ..Scenario::new(settings, rules) };
     let outcome = simulate(&asked, &scenario, &progress).expect("nobody cancels");
     let counted = outcome.counters;
     let figures = [

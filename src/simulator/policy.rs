@@ -1,0 +1,41 @@
+//! What serves requests: the contract of every allocator the simulator knows, and their register.
+//!
+//! Always: a policy sees requests and a driver's answers, never a recorded address; what it counts is in bytes.
+
+use crate::model::AllocationId;
+use crate::simulator::request::{Request, Wanted};
+use crate::simulator::scenario::Counters;
+
+/// An allocator: PyTorch's own, or a model of another.
+pub trait Policy {
+    /// The address of a new block, or none where memory ran out. `life` names it for later, `waiting` are the frees
+    /// that a retry would wait for first, in order.
+    fn allocate(&mut self, life: Option<AllocationId>, wanted: &Wanted, waiting: &[AllocationId]) -> Option<u64>;
+    /// Serves what is no allocation; those have [`Policy::allocate`].
+    fn give_back(&mut self, request: &Request);
+    /// What was counted so far.
+    fn counters(&self) -> &Counters;
+}
+
+/// An allocator one can choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PolicyKind {
+    /// PyTorch's caching allocator, reproduced.
+    #[default]
+    Caching,
+}
+
+/// A row of the register.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyInfo {
+    /// Which it is.
+    pub kind: PolicyKind,
+    /// Its name on the command line and in JSON.
+    pub name: &'static str,
+    /// What it is, in one sentence: whether it reproduces an allocator or is a model of one.
+    pub about: &'static str,
+}
+
+/// All of them.
+pub const POLICIES: [PolicyInfo; 1] =
+    [PolicyInfo { kind: PolicyKind::Caching, name: "caching", about: "PyTorch's caching allocator, reproduced call by call" }];
