@@ -6,10 +6,11 @@
 
 use crate::model::{AllocationId, AllocatorSettings, PoolId, SizeClass};
 use crate::simulator::device::Driver;
+use crate::simulator::layout::Layout;
 use crate::simulator::policy::Policy;
 use crate::simulator::request::{Request, Wanted};
 use crate::simulator::scenario::{Counters, Rules, TieBreak};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// No block.
@@ -69,9 +70,9 @@ impl Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) stream: u64,
-    size: u64,
-    tie: u64,
-    address: u64,
+    pub(crate) size: u64,
+    pub(crate) tie: u64,
+    pub(crate) address: u64,
 }
 
 impl Key {
@@ -110,6 +111,8 @@ pub struct Caching<D> {
     pending: BTreeMap<u64, (u32, AllocationId)>,
     waited: u64,
     numbered: u64,
+    /// Numbers up to this one were given to what is older than the recording: their order is a guess.
+    pub(crate) older: u64,
     /// The block of each life.
     held: Vec<u32>,
     pub(crate) counters: Counters,
@@ -118,6 +121,14 @@ pub struct Caching<D> {
 impl<D: Driver> Policy for Caching<D> {
     fn counters(&self) -> &Counters {
         &self.counters
+    }
+    fn begin(&mut self, start: &Layout, total: Option<u64>) {
+        self.adopt(start, total);
+        self.older = self.numbered;
+    }
+    fn lift(&mut self) {
+        self.limit = None;
+        self.driver.lift();
     }
     /// `malloc`.
     fn allocate(&mut self, life: Option<AllocationId>, wanted: &Wanted, waiting: &[AllocationId]) -> Option<u64> {
@@ -177,6 +188,7 @@ impl<D: Driver> Caching<D> {
             pending: BTreeMap::new(),
             waited: 0,
             numbered: 0,
+            older: 0,
             held: vec![NONE; lives],
             counters: Counters::default(),
         }
@@ -251,13 +263,27 @@ impl<D: Driver> Caching<D> {
             half.free.clear();
             half.unmapped.clear();
         }
-        self.counters.reserved.now = 0;
-        self.counters.segments.now = 0;
+        let Counters { reserved, allocated, active, requested, segments, .. } = &mut self.counters;
+        for gauge in [reserved, allocated, active, requested, segments] {
+            gauge.now = 0;
+        }
+    }
+    /// The blocks there are.
+    pub(crate) fn present(&self) -> impl Iterator<Item = &Block> {
+        let spare: FxHashSet<u32> = self.spare.iter().copied().collect();
+        self.blocks.iter().enumerate().filter(move |(row, _)| !spare.contains(&(*row as u32))).map(|(_, block)| block)
     }
     /// Counts a segment that is there already.
-    pub(crate) fn take_over(&mut self, size: u64, expandable: bool) {
+    pub(crate) fn take_over(&mut self, address: u64, size: u64, expandable: bool) {
+        self.driver.hold(address, size, expandable);
         self.counters.reserved.add(size);
         self.counters.segments.add(u64::from(!expandable));
+    }
+    /// Counts a block that is in use already, or waits for another stream.
+    pub(crate) fn count_held(&mut self, size: u64, requested: u64, pending: bool) {
+        self.counters.allocated.add(if pending { 0 } else { size });
+        self.counters.active.add(size);
+        self.counters.requested.add(requested);
     }
     fn forget(&mut self, life: AllocationId) {
         if let Some(held) = self.held.get_mut(life.0 as usize) {
@@ -306,6 +332,19 @@ impl<D: Driver> Caching<D> {
     }
     /// `get_free_block`: best fit within the stream; only the first candidate is examined for being oversize.
     fn find(&mut self, half: u32, stream: u64, size: u64) -> Option<u32> {
+        let (key, block) = self.candidate(half, stream, size)?;
+        if let Some(limit) = self.settings.max_split_size {
+            let oversize = size < limit && limit <= key.size;
+            let wasteful = limit <= size && size.saturating_add(self.settings.max_non_split_rounding) <= key.size;
+            if oversize || wasteful {
+                return None;
+            }
+        }
+        self.halves[half as usize].free.remove(&key);
+        Some(block)
+    }
+    /// The one block that is looked at for a size.
+    pub(crate) fn candidate(&self, half: u32, stream: u64, size: u64) -> Option<(Key, u32)> {
         let range = self.halves[half as usize].free.range(Key::from(stream, size)..);
         let mut candidates = range.take_while(|(key, _)| key.stream == stream).map(|(key, block)| (*key, *block));
         let (mut key, mut block) = candidates.next()?;
@@ -326,15 +365,7 @@ impl<D: Driver> Caching<D> {
                 (key, block) = candidates.next()?;
             }
         }
-        if let Some(limit) = self.settings.max_split_size {
-            let oversize = size < limit && limit <= key.size;
-            let wasteful = limit <= size && size.saturating_add(self.settings.max_non_split_rounding) <= key.size;
-            if oversize || wasteful {
-                return None;
-            }
-        }
-        self.halves[half as usize].free.remove(&key);
-        Some(block)
+        Some((key, block))
     }
     /// `alloc_block`: asks the driver.
     fn grow(&mut self, half: u32, stream: u64, size: u64) -> Option<u32> {
@@ -415,7 +446,7 @@ impl<D: Driver> Caching<D> {
         self.insert(found);
         low
     }
-    fn key(&self, block: u32) -> Key {
+    pub(crate) fn key(&self, block: u32) -> Key {
         let block = &self.blocks[block as usize];
         let tie = if self.rules.tie == TieBreak::Address { 0 } else { block.tie };
         Key { stream: block.stream, size: block.size, tie, address: block.address }

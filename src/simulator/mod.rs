@@ -6,16 +6,22 @@
 //! [`conf`] reads the settings string. No part that decides a placement sees a recorded address.
 
 pub mod caching;
+pub mod card;
 pub mod conf;
 pub mod device;
 mod expandable;
 pub mod fidelity;
-mod layout;
+pub mod layout;
+pub mod placements;
 pub mod policy;
 pub mod request;
 pub mod scenario;
 
+pub use card::{SmallestCard, smallest_card};
+pub use device::Placement;
 pub use fidelity::{Fidelity, Recorded, capacity_told};
+pub use layout::Layout;
+pub use placements::{FigureRange, placement_range};
 pub use policy::{POLICIES, Policy, PolicyInfo, PolicyKind};
 pub use request::{Request, RequestStream, Wanted};
-pub use scenario::{Counters, Failure, Outcome, Rules, Scenario, TieBreak, simulate};
+pub use scenario::{AtFailure, Counters, EmptyCaches, Failure, Outcome, Rules, Scenario, Start, TieBreak, simulate};
