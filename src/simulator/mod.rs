@@ -11,6 +11,7 @@ pub mod conf;
 pub mod device;
 mod expandable;
 pub mod fidelity;
+pub mod journal;
 pub mod layout;
 pub mod placements;
 pub mod policy;
