@@ -5,7 +5,9 @@
 //! (under PyTorch 2.12 their blocks do); a reserved range begins at the lowest address mapped for its stream and half
 //! of a pool while it held anything.
 
-use crate::model::{Action, AllocationId, AllocatorSettings, BlockState, DeviceMemory, PoolId, Position, SizeClass, Snapshot, StreamId};
+use crate::model::{
+    Action, AllocationId, AllocatorSettings, BlockState, DeviceMemory, PoolId, Position, SizeClass, Snapshot, StreamId,
+};
 use crate::replay::state::MemoryState;
 use crate::simulator::caching::{Block, Caching, NONE, State};
 use crate::simulator::device::{Driver, range_size};

@@ -3,6 +3,7 @@
 //! [`request`] takes from a recording what the program asked for; [`policy`] is what serves it; [`caching`] and [`expandable`] are PyTorch's caching
 //! allocator, over a [`device::Driver`]; [`scenario`] serves the requests under settings and on a card; [`fidelity`] says
 //! how far the recorded settings reproduce the recording (`layout.rs` puts it back where they do not);
+//! [`record`] makes a snapshot of a run, from what the allocator tells its [`journal`];
 //! [`conf`] reads the settings string. No part that decides a placement sees a recorded address.
 
 pub mod caching;
@@ -15,6 +16,7 @@ pub mod journal;
 pub mod layout;
 pub mod placements;
 pub mod policy;
+pub mod record;
 pub mod request;
 pub mod scenario;
 
@@ -24,5 +26,6 @@ pub use fidelity::{Fidelity, Recorded, capacity_told};
 pub use layout::Layout;
 pub use placements::{FigureRange, placement_range};
 pub use policy::{POLICIES, Policy, PolicyInfo, PolicyKind};
+pub use record::record;
 pub use request::{Request, RequestStream, Wanted};
 pub use scenario::{AtFailure, Counters, EmptyCaches, Failure, Outcome, Rules, Scenario, Start, TieBreak, simulate};
