@@ -4,7 +4,7 @@
 //! allocator, over a [`device::Driver`]; [`scenario`] serves the requests under settings and on a card; [`fidelity`] says
 //! how far the recorded settings reproduce the recording (`layout.rs` puts it back where they do not);
 //! [`record`] makes a snapshot of a run, from what the allocator tells its [`journal`];
-//! [`conf`] reads the settings string. No part that decides a placement sees a recorded address.
+//! [`sweep`] tries all sensible settings at once; [`conf`] reads and writes the settings string. No part that decides a placement sees a recorded address.
 
 pub mod caching;
 pub mod card;
@@ -19,6 +19,7 @@ pub mod policy;
 pub mod record;
 pub mod request;
 pub mod scenario;
+pub mod sweep;
 
 pub use card::{SmallestCard, smallest_card};
 pub use device::Placement;
@@ -29,3 +30,4 @@ pub use policy::{POLICIES, Policy, PolicyInfo, PolicyKind};
 pub use record::record;
 pub use request::{Request, RequestStream, Wanted};
 pub use scenario::{AtFailure, Counters, EmptyCaches, Failure, Outcome, Rules, Scenario, Start, TieBreak, simulate};
+pub use sweep::{SweepRow, sweep};

@@ -10,7 +10,7 @@ use fragscope::model::{
 };
 use fragscope::replay::{MemoryState, Replay};
 use fragscope::simulator::{
-    AtFailure, EmptyCaches, Fidelity, Outcome, Recorded, RequestStream, Scenario, capacity_told, conf, record, simulate,
+    AtFailure, EmptyCaches, Fidelity, Outcome, Recorded, RequestStream, Scenario, capacity_told, conf, record, simulate, sweep,
 };
 
 /// A recording ready to be served again.
@@ -173,4 +173,39 @@ fn a_run_counts_what_its_snapshot_counts() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_sweep_ranks_what_each_setting_does_alone() {
+    let mut recorded_rows = 0;
+    for job in jobs().filter(|job| job.memory().trace.len() < 100_000) {
+        let base = job.as_recorded();
+        let rows = sweep(&job.asked, &base, &job.snapshot.origin, &Progress::new()).expect("nobody cancels");
+        assert!(4 <= rows.len(), "{}", job.name);
+        let mut seen = std::collections::BTreeSet::new();
+        for row in &rows {
+            let said = format!("{} {}", job.name, row.conf);
+            let scenario = Scenario { settings: row.settings.clone(), ..base.clone() };
+            let alone = simulate(&job.asked, &scenario, &Progress::new()).expect("nobody cancels");
+            assert_eq!((alone.counters, alone.failure), (row.outcome.counters, row.outcome.failure), "{said}");
+            assert!(seen.insert(row.conf.clone()), "{said}: twice");
+            // What is to be pasted stands for what was simulated.
+            let mut pasted = AllocatorSettings::default();
+            conf::read(&mut pasted, &row.conf, &job.snapshot.origin).expect("settings of the release");
+            let placing = |settings: &AllocatorSettings| AllocatorSettings {
+                conf: String::new(),
+                stated: false,
+                other: Vec::new(),
+                per_process_memory_fraction: None,
+                ..settings.clone()
+            };
+            assert_eq!(placing(&pasted), placing(&row.settings), "{said}");
+            recorded_rows += usize::from(row.is_recorded);
+        }
+        let ranks: Vec<_> = rows.iter().map(|row| (!row.completes(), row.outcome.counters.reserved.peak)).collect();
+        let completing = ranks.iter().take_while(|(fails, _)| !fails).count();
+        assert!(ranks[..completing].is_sorted() && ranks[completing..].iter().all(|(fails, _)| *fails), "{}", job.name);
+        recorded_rows -= 1;
+    }
+    assert_eq!(recorded_rows, 0, "each sweep holds the recorded settings once");
 }
