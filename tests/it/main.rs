@@ -25,5 +25,6 @@ mod simulator;
 mod span_views;
 mod tables;
 mod truth;
+mod whatif;
 mod why;
 mod window;
