@@ -112,9 +112,11 @@ pub struct Caching<D, J = ()> {
     /// Blocks that wait for another stream, and whose lives they are, in the order they were given back.
     pending: BTreeMap<u64, (u32, AllocationId)>,
     waited: u64,
-    numbered: u64,
+    pub(crate) numbered: u64,
     /// Numbers up to this one were given to what is older than the recording: their order is a guess.
     pub(crate) older: u64,
+    /// The numbers of the segments older than the recording, by where they or their reserved ranges begin.
+    pub(crate) older_ties: FxHashMap<u64, u64>,
     /// The block of each life.
     held: Vec<u32>,
     pub(crate) counters: Counters,
@@ -129,8 +131,7 @@ impl<D: Driver, J: Journal> Policy for Caching<D, J> {
         &self.counters
     }
     fn begin(&mut self, start: &Layout, total: Option<u64>) {
-        self.adopt(start, total);
-        self.older = self.numbered;
+        self.begin_with(start, total);
     }
     fn lift(&mut self) {
         self.limit = None;
@@ -215,6 +216,7 @@ impl<D: Driver, J: Journal> Caching<D, J> {
             waited: 0,
             numbered: 0,
             older: 0,
+            older_ties: FxHashMap::default(),
             held: vec![NONE; lives],
             counters: Counters::default(),
         }
@@ -304,18 +306,6 @@ impl<D: Driver, J: Journal> Caching<D, J> {
     pub(crate) fn present(&self) -> impl Iterator<Item = &Block> {
         let spare: FxHashSet<u32> = self.spare.iter().copied().collect();
         self.blocks.iter().enumerate().filter(move |(row, _)| !spare.contains(&(*row as u32))).map(|(_, block)| block)
-    }
-    /// Counts a segment that is there already.
-    pub(crate) fn take_over(&mut self, address: u64, size: u64, expandable: bool) {
-        self.driver.hold(address, size, expandable);
-        self.counters.reserved.add(size);
-        self.counters.segments.add(u64::from(!expandable));
-    }
-    /// Counts a block that is in use already, or waits for another stream.
-    pub(crate) fn count_held(&mut self, size: u64, requested: u64, pending: bool) {
-        self.counters.allocated.add(if pending { 0 } else { size });
-        self.counters.active.add(size);
-        self.counters.requested.add(requested);
     }
     fn forget(&mut self, life: AllocationId) {
         if let Some(held) = self.held.get_mut(life.0 as usize) {
