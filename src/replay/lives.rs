@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::replay::builder::{BlockRecord, DeviceRecord, SegmentRecord, note};
 use crate::replay::pieces::{self, Pieces};
-use crate::replay::sizes;
+use crate::replay::{sizes, time_order};
 use rustc_hash::FxHashMap;
 
 /// What came to light while pairing, for the judgement of coverage.
@@ -46,8 +46,12 @@ pub fn infer(
     warnings: &mut Warnings,
     progress: &Progress,
 ) -> Result<Lives, Cancelled> {
-    let DeviceRecord { trace, mut segments, segments_known, block_sizes } = record;
+    let DeviceRecord { mut trace, mut segments, segments_known, block_sizes } = record;
     progress.stage("pairing events", trace.len() as u64)?;
+    if let Some((ordered, runs)) = time_order::in_order(&trace) {
+        warnings.push(WarningKind::RingOutOfOrder, || format!("device {ordinal}: {runs} runs of events"));
+        trace = ordered;
+    }
     segments.sort_by_key(|segment| segment.address);
     for segment in &mut segments {
         segment.size = fitting(segment.address, segment.size);
