@@ -26,6 +26,7 @@ pub mod png;
 pub mod report;
 pub mod speedscope;
 pub mod svg;
+pub mod what_if;
 pub mod whatif_json;
 pub mod why_json;
 

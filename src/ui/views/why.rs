@@ -133,7 +133,7 @@ impl Why {
     fn card(&mut self, ui: &mut Ui, cx: &Cx<'_>, params: &DiagnosisParams) {
         let send = |card: Card, messages: Option<Vec<OomMessage>>| {
             let messages = messages.map_or_else(|| params.messages.clone(), Into::into);
-            cx.send(Command::SetCard(DiagnosisParams { card, messages }));
+            cx.send(Command::SetCard(DiagnosisParams { card, messages, tried: None }));
         };
         ui.horizontal(|ui| {
             let label = ui.label("Card");
