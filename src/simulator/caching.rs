@@ -4,8 +4,9 @@
 //! stand in their half of their pool by stream, size and tie-break; reserved = active + free.
 //! What grows inside reserved ranges of addresses is in `expandable.rs`.
 
-use crate::model::{AllocationId, AllocatorSettings, PoolId, SizeClass};
+use crate::model::{Action, AllocationId, AllocatorSettings, PoolId, SizeClass};
 use crate::simulator::device::Driver;
+use crate::simulator::journal::{Given, Journal, Place};
 use crate::simulator::layout::Layout;
 use crate::simulator::policy::Policy;
 use crate::simulator::request::{Request, Wanted};
@@ -93,9 +94,10 @@ pub(crate) struct Half {
     searches: u64,
 }
 
-/// The allocator of one device over a driver.
+/// The allocator of one device over a driver, which tells a journal what it does.
 #[derive(Clone, Debug)]
-pub struct Caching<D> {
+pub struct Caching<D, J = ()> {
+    pub(crate) journal: J,
     pub(crate) settings: AllocatorSettings,
     pub(crate) rules: Rules,
     /// The memory fraction in bytes.
@@ -120,7 +122,11 @@ pub struct Caching<D> {
     pub(crate) counters: Counters,
 }
 
-impl<D: Driver> Policy for Caching<D> {
+impl<D: Driver, J: Journal> Policy for Caching<D, J> {
+    type Journal = J;
+    fn journal(&mut self) -> &mut J {
+        &mut self.journal
+    }
     fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -140,8 +146,12 @@ impl<D: Driver> Policy for Caching<D> {
         for life in waiting {
             self.free_completed(*life);
         }
+        let Wanted { stream, pool, .. } = *wanted;
+        let class = AllocatorSettings::class(size);
+        let place = Place { stream, pool, class };
         let Some(found) = found else {
             self.counters.ooms += 1;
+            self.journal.oom(size, place, self.counters.reserved.now);
             return None;
         };
         let block = self.split(found, size);
@@ -153,6 +163,7 @@ impl<D: Driver> Policy for Caching<D> {
         };
         if let Some(life) = life {
             self.give_to(life, block);
+            self.journal.alloc(life, Given { address, size: block_size, requested: wanted.size, place });
         }
         self.counters.allocated.add(block_size);
         self.counters.active.add(block_size);
@@ -176,7 +187,22 @@ impl<D: Driver> Policy for Caching<D> {
 impl<D: Driver> Caching<D> {
     /// An allocator that holds nothing. `limit` is the memory fraction in bytes; lives are numbered below `lives`.
     pub fn new(settings: AllocatorSettings, rules: Rules, limit: Option<u64>, driver: D, lives: usize) -> Caching<D> {
+        Caching::telling((), settings, rules, limit, driver, lives)
+    }
+}
+
+impl<D: Driver, J: Journal> Caching<D, J> {
+    /// As [`Caching::new`], telling a journal.
+    pub fn telling(
+        journal: J,
+        settings: AllocatorSettings,
+        rules: Rules,
+        limit: Option<u64>,
+        driver: D,
+        lives: usize,
+    ) -> Caching<D, J> {
         Caching {
+            journal,
             settings,
             rules,
             limit,
@@ -202,6 +228,7 @@ impl<D: Driver> Caching<D> {
             return;
         }
         self.counters.allocated.sub(self.blocks[block as usize].size);
+        self.journal.free_requested(life);
         self.wait_for(life, block);
     }
     /// The other stream is done; nothing happens where that was waited for before.
@@ -211,18 +238,24 @@ impl<D: Driver> Caching<D> {
             && let State::Pending(place) = self.blocks[block as usize].state
         {
             self.pending.remove(&place);
-            self.free(block);
-            self.forget(life);
+            self.complete(life, block);
         }
     }
-    /// A block given back that nobody waits for.
+    /// A block given back that nobody waits for, or that was waited for since before the recording.
     fn free_at_once(&mut self, life: AllocationId) {
         let block = self.block_of(life);
         if block != NONE && self.blocks[block as usize].state == State::Allocated {
             self.counters.allocated.sub(self.blocks[block as usize].size);
-            self.free(block);
-            self.forget(life);
+            self.journal.free_requested(life);
+            self.complete(life, block);
+        } else {
+            self.free_completed(life);
         }
+    }
+    fn complete(&mut self, life: AllocationId, block: u32) {
+        self.journal.free_completed(life);
+        self.free(block);
+        self.forget(life);
     }
     /// `release_cached_blocks`: waits for all that is pending, in the given order first, and gives the cache back.
     fn empty_cache(&mut self, waiting: &[AllocationId]) {
@@ -230,8 +263,7 @@ impl<D: Driver> Caching<D> {
             self.free_completed(*life);
         }
         for (block, life) in std::mem::take(&mut self.pending).into_values() {
-            self.free(block);
-            self.forget(life);
+            self.complete(life, block);
         }
         let mut halves = vec![(PoolId::DEFAULT, SizeClass::Large), (PoolId::DEFAULT, SizeClass::Small)];
         halves.extend(self.ended.iter().flat_map(|pool| [(*pool, SizeClass::Small), (*pool, SizeClass::Large)]));
@@ -368,6 +400,8 @@ impl<D: Driver> Caching<D> {
             return self.grow_expandable(half, stream, size);
         }
         let address = self.driver.allocate(segment, self.counters.reserved.now)?;
+        let place = Place { stream, ..self.place_of(half) };
+        self.journal.segment(Action::SegmentAlloc, address, segment, place);
         self.counters.device_allocs += 1;
         self.counters.reserved.add(segment);
         self.counters.segments.add(1);
@@ -387,6 +421,11 @@ impl<D: Driver> Caching<D> {
             tie,
             free_since: 0,
         }))
+    }
+    /// Whom a half serves, by no stream.
+    pub(crate) fn place_of(&self, half: u32) -> Place {
+        let Half { pool, class, .. } = self.halves[half as usize];
+        Place { stream: 0, pool, class }
     }
     /// The next number of a segment, or of a block.
     pub(crate) fn number(&mut self) -> u64 {
@@ -509,8 +548,10 @@ impl<D: Driver> Caching<D> {
     /// Gives the segment of a free, unsplit block back to the driver.
     fn release(&mut self, block: u32) {
         self.take_out(block);
-        let Block { address, size, .. } = self.blocks[block as usize];
+        let Block { address, size, stream, half, .. } = self.blocks[block as usize];
         self.driver.release(address, size);
+        let place = Place { stream, ..self.place_of(half) };
+        self.journal.segment(Action::SegmentFree, address, size, place);
         self.counters.device_frees += 1;
         self.counters.reserved.sub(size);
         self.counters.segments.sub(1);

@@ -5,10 +5,13 @@
 //! (under PyTorch 2.12 their blocks do); a reserved range begins at the lowest address mapped for its stream and half
 //! of a pool while it held anything.
 
-use crate::model::{AllocationId, AllocatorSettings, BlockState, DeviceMemory, PoolId, Position, SizeClass, Snapshot, StreamId};
+use crate::model::{
+    Action, AllocationId, AllocatorSettings, BlockState, DeviceMemory, PoolId, Position, SizeClass, Snapshot, StreamId,
+};
 use crate::replay::state::MemoryState;
 use crate::simulator::caching::{Block, Caching, NONE, State};
 use crate::simulator::device::{Driver, range_size};
+use crate::simulator::journal::{Given, Journal, Place};
 use crate::simulator::request::Wanted;
 use crate::simulator::scenario::TieBreak;
 use rustc_hash::FxHashMap;
@@ -140,7 +143,7 @@ fn bases(memory: &DeviceMemory, at: Position) -> FxHashMap<Group, u64> {
     changes.into_iter().map(|(group, changes)| (group, base(changes))).collect()
 }
 
-impl<D: Driver> Caching<D> {
+impl<D: Driver, J: Journal> Caching<D, J> {
     /// Forgets all it holds and takes over a layout of the recording, on a card of `total` bytes. What it held at the
     /// same address keeps its number.
     pub(crate) fn adopt(&mut self, layout: &Layout, total: Option<u64>) {
@@ -168,6 +171,9 @@ impl<D: Driver> Caching<D> {
         for segment in &layout.segments {
             let LaidSegment { base, stream, expandable, .. } = *segment;
             let half = self.half(segment.pool, segment.class);
+            let place = Place { stream, pool: segment.pool, class: segment.class };
+            let action = if expandable { Action::SegmentMap } else { Action::SegmentAlloc };
+            self.journal.segment(action, segment.address, segment.size, place);
             let tie_at = |address: u64| ties.get(if by_block { &address } else { &base }).copied().unwrap_or_default();
             let mut last = NONE;
             if expandable {
@@ -195,8 +201,11 @@ impl<D: Driver> Caching<D> {
                     self.count_held(laid.size, laid.requested, pending);
                 }
                 if let Some(life) = laid.life {
+                    let LaidBlock { address, size, requested, .. } = *laid;
+                    self.journal.alloc(life, Given { address, size, requested, place });
                     self.give_to(life, last);
                     if pending {
+                        self.journal.free_requested(life);
                         self.wait_for(life, last);
                     }
                 }

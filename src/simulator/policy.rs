@@ -3,12 +3,17 @@
 //! Always: a policy sees requests and a driver's answers, never a recorded address; what it counts is in bytes.
 
 use crate::model::{AllocationId, BlockState};
+use crate::simulator::journal::Journal;
 use crate::simulator::layout::Layout;
 use crate::simulator::request::{Request, Wanted};
 use crate::simulator::scenario::Counters;
 
 /// An allocator: PyTorch's own, or a model of another.
 pub trait Policy {
+    /// Who is told what it does.
+    type Journal: Journal;
+    /// Whom it tells what it does.
+    fn journal(&mut self) -> &mut Self::Journal;
     /// The address of a new block, or none where memory ran out. `life` names it for later, `waiting` are the frees
     /// that a retry would wait for first, in order.
     fn allocate(&mut self, life: Option<AllocationId>, wanted: &Wanted, waiting: &[AllocationId]) -> Option<u64>;

@@ -8,6 +8,7 @@ use crate::base::{Cancelled, Progress};
 use crate::model::{AllocationId, AllocatorSettings, EventIdx, Origin};
 use crate::simulator::caching::Caching;
 use crate::simulator::device::{Placement, Vram};
+use crate::simulator::journal::Journal;
 use crate::simulator::policy::{Policy, PolicyKind};
 use crate::simulator::request::{Request, RequestStream, Wanted};
 use std::sync::Arc;
@@ -221,12 +222,24 @@ pub(crate) fn simulate_as(
     recorded: AtRecordedFailure,
     progress: &Progress,
 ) -> Result<Outcome, Cancelled> {
+    simulate_telling((), asked, scenario, recorded, progress)
+}
+
+/// As [`simulate_as`], telling a journal what happens.
+pub(crate) fn simulate_telling(
+    journal: impl Journal,
+    asked: &RequestStream,
+    scenario: &Scenario,
+    recorded: AtRecordedFailure,
+    progress: &Progress,
+) -> Result<Outcome, Cancelled> {
     let driver = Vram::new(scenario.capacity, scenario.total, scenario.placement);
     let limit = limit(&scenario.settings, scenario.rules, scenario.total);
     match scenario.policy {
         PolicyKind::Caching => {
             // One life more, for what was not served in the recording.
-            let mut memory = Caching::new(scenario.settings.clone(), scenario.rules, limit, driver, asked.lives + 1);
+            let lives = asked.lives + 1;
+            let mut memory = Caching::telling(journal, scenario.settings.clone(), scenario.rules, limit, driver, lives);
             serve(asked, scenario, recorded, &mut memory, progress)
         }
     }
@@ -255,9 +268,11 @@ fn serve(
         if done.is_multiple_of(1 << 14) {
             progress.at(done as u64)?;
         }
-        while ends.next_if(|end| **end < *event).is_some() {
+        while let Some(end) = ends.next_if(|end| **end < *event) {
+            memory.journal().at(*end);
             memory.give_back(&Request::EmptyCache);
         }
+        memory.journal().at(*event);
         match request {
             Request::CompletedInRetry(life) => {
                 waiting.push(*life);
@@ -303,7 +318,8 @@ fn serve(
         }
         waiting.clear();
     }
-    for _ in ends.filter(|_| !stopped) {
+    for end in ends.filter(|_| !stopped) {
+        memory.journal().at(*end);
         memory.give_back(&Request::EmptyCache);
     }
     Ok(Outcome { counters: *memory.counters(), failure, served_instead })

@@ -27,5 +27,6 @@ mod simulator;
 mod span_views;
 mod tables;
 mod truth;
+mod whatif;
 mod why;
 mod window;
