@@ -17,6 +17,7 @@ pub mod layout;
 pub mod placements;
 pub mod policy;
 pub mod record;
+mod releasing;
 pub mod request;
 pub mod scenario;
 pub mod sweep;
