@@ -14,7 +14,6 @@ use std::path::PathBuf;
 
 mod given;
 mod text;
-mod words;
 
 /// The subcommand.
 pub const COMMAND: Command = Command { name: "whatif", arguments, run };

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::ops::RangeInclusive;
 
 /// A scenario and what came out.
+#[derive(Clone, Debug)]
 pub struct ScenarioRow {
     /// Its settings, as a settings string.
     pub settings: String,

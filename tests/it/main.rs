@@ -29,4 +29,5 @@ mod tables;
 mod truth;
 mod whatif;
 mod why;
+mod what_if_view;
 mod window;
