@@ -147,9 +147,11 @@ const WINGS: &[(&str, &str, &[&str])] = &[
             "folded",
             "memory_summary",
             "speedscope",
+            "what_if_given",
+            "what_if_words",
         ],
     ),
-    ("ui/views", "VIEWS", &["view", "usage_header"]),
+    ("ui/views", "VIEWS", &["view", "usage_header", "what_if_form"]),
 ];
 
 /// From this length on a file says at its head why it is one file …

@@ -27,7 +27,7 @@ mod simulator;
 mod span_views;
 mod tables;
 mod truth;
+mod what_if_view;
 mod whatif;
 mod why;
-mod what_if_view;
 mod window;

@@ -25,7 +25,9 @@ pub const CLASS: ViewClass = ViewClass {
     title: "What if",
     help: "The job's requests served again under other allocator settings or on another card: would it have fitted, and with \
            how much to spare?",
-    open: || Box::new(WhatIfView { table: Table::default(), sort: BY_NUMBER, chosen: None, unseen: BTreeSet::new() }),
+    open: || {
+        Box::new(WhatIfView { table: Table::default(), sort: BY_NUMBER, chosen: None, newest: None, unseen: BTreeSet::new() })
+    },
 };
 
 const BY_NUMBER: TableSort = TableSort { column: 0, descending: false };
@@ -42,6 +44,8 @@ struct WhatIfView {
     sort: TableSort,
     /// The number of the row that was clicked last.
     chosen: Option<u32>,
+    /// The number of the row that was asked for last, when this was shown last.
+    newest: Option<u32>,
     /// No line of the chart is hidden; it asks for a set.
     unseen: BTreeSet<&'static str>,
 }
@@ -96,8 +100,9 @@ impl View for WhatIfView {
             ui.horizontal_top(|ui| {
                 ui.spacing_mut().item_spacing.x = 0.0;
                 let room = vec2(FORM_PT, height);
-                ui.allocate_ui(room, |ui| {
+                ui.allocate_ui_with_layout(room, egui::Layout::top_down(egui::Align::Min), |ui| {
                     ui.set_min_size(room);
+                    ui.set_max_width(FORM_PT);
                     ui.spacing_mut().item_spacing.x = 2.0 * UNIT;
                     fields(ui, height);
                 });
@@ -154,8 +159,9 @@ impl WhatIfView {
                  served again, and each run becomes a row here beside the recording.",
             );
         };
-        if self.chosen.is_none_or(|chosen| rows.iter().all(|row| row.number != chosen)) {
-            self.chosen = Some(last.number);
+        let newest = cx.session.tries().and_then(|tries| tries.newest());
+        if self.newest != newest || self.chosen.is_none() {
+            (self.newest, self.chosen) = (newest, newest);
         }
         let mut sorted: Vec<&Try> = rows.iter().collect();
         sort(&mut sorted, self.sort);
@@ -262,13 +268,11 @@ fn actions(ui: &mut Ui, cx: &Cx<'_>, chosen: &Try, sorted: &[&Try]) {
         } else if chosen.row.scenario.policy == PolicyKind::Caching {
             ui.label(RichText::new(format!("PyTorch's defaults: leave {} unset.", conf::VARIABLE)).color(cx.tokens.weak));
         }
-        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-            ui.add_space(UNIT);
-            if ui.small_button("Clear").on_hover_text("Takes all rows away").clicked() {
-                cx.send(Command::WhatIf(WhatIfDeed::Clear));
-            }
-            copy_buttons(ui, "All rows, with exact bytes", |csv| as_text(sorted, csv));
-        });
+        ui.separator();
+        copy_buttons(ui, "All rows, with exact bytes", |csv| as_text(sorted, csv));
+        if ui.small_button("Clear").on_hover_text("Takes all rows away").clicked() {
+            cx.send(Command::WhatIf(WhatIfDeed::Clear));
+        }
     });
 }
 
