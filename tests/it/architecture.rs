@@ -147,6 +147,7 @@ const WINGS: &[(&str, &str, &[&str])] = &[
             "folded",
             "memory_summary",
             "speedscope",
+            "what_if",
             "what_if_given",
             "what_if_words",
         ],
