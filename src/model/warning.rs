@@ -85,6 +85,10 @@ warning_kinds! {
     SizeCorrected, "size_corrected", Info, "Blocks whose size was corrected by what was allocated next to them later.";
     /// Time goes backwards.
     TimeBackwards, "time_backwards", Info, "Events whose time lies before that of an earlier event; the order of recording is kept.";
+    /// A recorder missed events.
+    EventsMissed, "events_missed", DataLoss, "Events that the recorder missed; where the allocator's state is known after them, what must have happened was filled in there.";
+    /// A recorder had trouble.
+    RecorderTrouble, "recorder_trouble", DataLoss, "The recorder had trouble; the job went on.";
     /// Something else about the file as a whole.
     Note, "note", Info, "Worth knowing.";
 }
