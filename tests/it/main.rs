@@ -1,6 +1,7 @@
 //! All integration tests in one binary, so that the window's libraries link once; one module a boundary.
 
 mod architecture;
+mod capture_log;
 mod charts;
 mod cli;
 mod comfort;
