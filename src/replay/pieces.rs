@@ -40,6 +40,7 @@ pub fn infer(ordinal: i32, trace: &Trace, records: &[SegmentRecord], known: bool
         }
     }
     walk.tie_to_end(records, known);
+    walk.guess_classes();
     walk.pieces
 }
 
@@ -238,6 +239,18 @@ impl Walk<'_> {
             for address in strays {
                 self.mismatch(Position(u32::MAX), "segment of the trace's end that the file does not hold", address);
             }
+        }
+    }
+
+    /// Mapped ranges of one half lie together: what was never seen mapped is of the half of the nearest that was.
+    fn guess_classes(&mut self) {
+        let rows = self.pieces.rows.iter().zip(&self.pieces.class_guessed);
+        let told: Vec<Segment> = rows.filter(|(row, guessed)| row.expandable && !**guessed).map(|(row, _)| *row).collect();
+        for (row, guessed) in self.pieces.rows.iter_mut().zip(&self.pieces.class_guessed) {
+            let distance =
+                |other: &&Segment| other.address.saturating_sub(row.end()).max(row.address.saturating_sub(other.end()));
+            let near = told.iter().filter(|other| *guessed && other.stream == row.stream).min_by_key(distance);
+            row.class = near.map_or(row.class, |near| near.class);
         }
     }
 

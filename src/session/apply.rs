@@ -108,6 +108,8 @@ impl Session {
                     self.workspace.cards.insert(id, params);
                 }
             }
+            Command::SetWhatIf(form) => self.change_place(|place| place.what_if = *form),
+            Command::WhatIf(deed) => self.what_if(deed),
             Command::SetFilter(filter) => self.workspace.filter = filter,
             Command::SetFind(text) => self.set_find(text),
             Command::StepFind { forward } => self.step_find(forward),
@@ -213,6 +215,7 @@ impl Session {
         }
         self.workspace.devices.remove(&id);
         self.workspace.cards.remove(&id);
+        self.tries.retain(|(document, _), _| *document != id);
         self.workspace.places.retain(|(document, _), _| *document != id);
         if self.workspace.active == Some(id) {
             let neighbour = self.documents.get(at).or_else(|| self.documents.last());

@@ -13,7 +13,9 @@ use crate::simulator::device::{Driver, range_size};
 use crate::simulator::layout::Layout;
 use crate::simulator::policy::Policy;
 use crate::simulator::request::{Request, RequestStream};
-use crate::simulator::scenario::{Rules, limit};
+use crate::simulator::scenario::{Rules, TieBreak, limit};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// What the recording ran with.
 #[derive(Clone, Debug)]
@@ -50,7 +52,8 @@ pub struct Fidelity {
 impl Fidelity {
     /// Runs a recording under its own settings, by each of the rules its keys allow, and keeps the best. Where the
     /// pools of segments that are gone are not recorded, private ones among them are found on the way, and what was
-    /// asked is routed to them.
+    /// asked is routed to them; where the recording begins mid-run and shows which of its first segments are older, they
+    /// are put into that order.
     pub fn of(
         snapshot: &Snapshot,
         device: DeviceId,
@@ -64,14 +67,18 @@ impl Fidelity {
         {
             find_private_pools(snapshot, device, replay, asked, recorded, *rules, progress)?;
         }
-        let mut best: Option<Fidelity> = None;
+        let mut best: Option<(Fidelity, FxHashMap<u64, u64>)> = None;
         for rules in Rules::of(&snapshot.origin) {
             let found = reproduce(snapshot, device, replay, asked, recorded, rules, progress)?;
-            if best.is_none_or(|best| best.placed_as_recorded < found.placed_as_recorded) {
+            if best.as_ref().is_none_or(|(best, _)| best.placed_as_recorded < found.0.placed_as_recorded) {
                 best = Some(found);
             }
         }
-        Ok(best)
+        let Some((best, ties)) = best else { return Ok(None) };
+        if let Some(start) = asked.start.as_mut().filter(|_| best.rules.tie == TieBreak::Segment && 0 < best.taught) {
+            Arc::make_mut(start).rank(&ties);
+        }
+        Ok(Some(best))
     }
 }
 
@@ -91,7 +98,7 @@ fn find_private_pools(
 ) -> Result<(), Cancelled> {
     let memory = &snapshot.devices[device];
     let (first, mut named) = (snapshot.pools.len() as u32, 0u32);
-    let mut found = reproduce(snapshot, device, replay, asked, recorded, rules, progress)?;
+    let (mut found, _) = reproduce(snapshot, device, replay, asked, recorded, rules, progress)?;
     'segments: for _ in 0..PRIVATE_SEGMENTS {
         let Some(event) = found.first_divergence else { return Ok(()) };
         let before = event.0.checked_sub(1).map(|before| memory.trace.actions()[before as usize]);
@@ -106,7 +113,7 @@ fn find_private_pools(
         for pool in 0..=one_more {
             let mut tried = asked.clone();
             tried.route(|life| memory.allocations.segments()[life.0 as usize] == row, PoolId(first + pool));
-            let now = reproduce(snapshot, device, replay, &tried, recorded, rules, progress)?;
+            let (now, _) = reproduce(snapshot, device, replay, &tried, recorded, rules, progress)?;
             if now.first_divergence.is_none_or(|later| event < later) {
                 *asked = tried;
                 found = now;
@@ -119,6 +126,7 @@ fn find_private_pools(
     Ok(())
 }
 
+/// How far the allocator goes with the recording, and the numbers of the segments older than it in the order it showed.
 fn reproduce(
     snapshot: &Snapshot,
     device: DeviceId,
@@ -127,7 +135,7 @@ fn reproduce(
     recorded: &Recorded,
     rules: Rules,
     progress: &Progress,
-) -> Result<Fidelity, Cancelled> {
+) -> Result<(Fidelity, FxHashMap<u64, u64>), Cancelled> {
     progress.stage("reproducing the recording", asked.requests.len() as u64)?;
     let memory = &snapshot.devices[device];
     let mut found = Fidelity { rules, placed_as_recorded: 0, taught: 0, allocations: 0, first_divergence: None };
@@ -177,7 +185,7 @@ fn reproduce(
         let state = replay.state_at(memory, Position::after(*event));
         allocator.adopt(&Layout::of(snapshot, memory, &state), recorded.total);
     }
-    Ok(found)
+    Ok((found, allocator.older_ties))
 }
 
 /// What the driver did in the recording, read back in order.

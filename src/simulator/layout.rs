@@ -34,8 +34,10 @@ pub struct LaidSegment {
     pub size: u64,
     /// First byte of its reserved range; its own first byte where it is no part of one.
     pub base: u64,
-    /// Its place in the order in which the segments were made; those older than the recording stand in front.
+    /// When it was made; those older than the recording stand in front.
     pub born: Position,
+    /// Its place among those older than the recording, as far as the recording showed it later: 0 where it did not.
+    pub rank: u64,
     /// The stream's handle.
     pub stream: u64,
     /// Its pool.
@@ -82,6 +84,7 @@ impl Layout {
                 size: segment.size,
                 base: base.unwrap_or(segment.address),
                 born: memory.segments.get(segment.id).map_or(Position::START, |life| life.born),
+                rank: 0,
                 stream: snapshot.streams.handle(segment.stream).cast_unsigned(),
                 pool: segment.pool,
                 class: segment.class,
@@ -90,6 +93,12 @@ impl Layout {
             }
         });
         Layout { segments: segments.collect() }
+    }
+    /// Puts the segments older than the recording into the order it showed: their numbers, by where they begin.
+    pub(crate) fn rank(&mut self, ties: &FxHashMap<u64, u64>) {
+        for segment in &mut self.segments {
+            segment.rank = ties.get(&segment.base).copied().unwrap_or_default();
+        }
     }
     /// Bytes of its segments.
     pub fn reserved(&self) -> u64 {
@@ -141,14 +150,19 @@ impl<D: Driver, J: Journal> Caching<D, J> {
         let by_block = self.rules.tie == TieBreak::Block;
         let known: FxHashMap<u64, u64> =
             self.present().map(|block| (if by_block { block.address } else { block.base }, block.tie)).collect();
+        let older = std::mem::take(&mut self.older_ties);
         self.clear();
         let mut order: Vec<usize> = (0..layout.segments.len()).collect();
-        order.sort_by_key(|place| (layout.segments[*place].born, layout.segments[*place].address));
+        order.sort_by_key(|place| {
+            let LaidSegment { born, rank, address, .. } = layout.segments[*place];
+            (born, rank, address)
+        });
         let mut ties: FxHashMap<u64, u64> = FxHashMap::default();
         for segment in order.into_iter().map(|place| &layout.segments[place]) {
             let blocks = segment.blocks.iter().map(|block| block.address).filter(|_| by_block);
             for address in blocks.chain([segment.base]) {
-                let tie = ties.get(&address).or(known.get(&address)).copied().unwrap_or_else(|| self.number());
+                let older = older.get(&address).filter(|_| segment.born == Position::START && !by_block);
+                let tie = ties.get(&address).or(older).or(known.get(&address)).copied().unwrap_or_else(|| self.number());
                 ties.insert(address, tie);
             }
         }
@@ -211,6 +225,25 @@ impl<D: Driver, J: Journal> Caching<D, J> {
                 self.append(last, Block { base, ..Block::unmapped(end, rest, stream, half, tie) });
             }
         }
+        self.older_ties = older;
+    }
+    /// Takes over what was there when the recording began.
+    pub(crate) fn begin_with(&mut self, start: &Layout, total: Option<u64>) {
+        self.adopt(start, total);
+        self.older = self.numbered;
+        self.older_ties = self.present().map(|block| (block.base, block.tie)).collect();
+    }
+    /// Counts a segment that is there already.
+    fn take_over(&mut self, address: u64, size: u64, expandable: bool) {
+        self.driver.hold(address, size, expandable);
+        self.counters.reserved.add(size);
+        self.counters.segments.add(u64::from(!expandable));
+    }
+    /// Counts a block that is in use already, or waits for another stream.
+    fn count_held(&mut self, size: u64, requested: u64, pending: bool) {
+        self.counters.allocated.add(if pending { 0 } else { size });
+        self.counters.active.add(size);
+        self.counters.requested.add(requested);
     }
     /// Where the block that would be taken and the one at `address` are twins, equal and both older than the recording,
     /// which of them is the older one is not known: moves the latter in front. Whether there was such a twin.
@@ -227,11 +260,11 @@ impl<D: Driver, J: Journal> Caching<D, J> {
         else {
             return false;
         };
-        for block in &mut self.blocks {
-            if block.tie == twin.tie {
-                block.tie = first.tie;
-            } else if (first.tie..twin.tie).contains(&block.tie) {
-                block.tie += 1;
+        for tie in self.blocks.iter_mut().map(|block| &mut block.tie).chain(self.older_ties.values_mut()) {
+            if *tie == twin.tie {
+                *tie = first.tie;
+            } else if (first.tie..twin.tie).contains(tie) {
+                *tie += 1;
             }
         }
         for half in 0..self.halves.len() {

@@ -5,7 +5,7 @@
 //! Frees that were waited for directly in front of the releases of a retry belong to that retry: they come as
 //! [`Request::CompletedInRetry`], for they happened after the first search had failed.
 
-use crate::model::{Action, AllocationId, DeviceId, EventIdx, Missing, PoolId, Position, Snapshot};
+use crate::model::{Action, AllocationId, BlockState, DeviceId, EventIdx, Missing, PoolId, Position, Snapshot};
 use crate::replay::Replay;
 use crate::simulator::layout::Layout;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -68,7 +68,10 @@ impl RequestStream {
         let mut retry = Retry { actions: trace.actions(), empty_caches, looked: 0..0, answer: false };
         let mut caches = empty_caches.iter().peekable();
         let mut ends = pool_ends(snapshot, device);
-        let mut pending: FxHashSet<AllocationId> = FxHashSet::default();
+        // What waited when the recording began is given back already.
+        let held = asked.start.iter().flat_map(|start| start.active());
+        let waited = held.filter(|(_, block)| block.state == BlockState::ActivePendingFree);
+        let mut pending: FxHashSet<AllocationId> = waited.filter_map(|(_, block)| block.life).collect();
         let mut skip = None;
         for event in trace.events() {
             if skip.take() == Some(event) {

@@ -10,7 +10,7 @@ use crate::simulator::caching::Caching;
 use crate::simulator::device::{Placement, Vram};
 use crate::simulator::journal::Journal;
 use crate::simulator::policy::{Policy, PolicyKind};
-use crate::simulator::request::{Request, RequestStream};
+use crate::simulator::request::{Request, RequestStream, Wanted};
 use std::sync::Arc;
 
 /// Which of several free blocks of one size is taken.
@@ -185,7 +185,7 @@ pub fn limit(settings: &AllocatorSettings, rules: Rules, total: Option<u64>) -> 
 pub struct Failure {
     /// Its event in the recording.
     pub event: EventIdx,
-    /// Bytes it asked for.
+    /// Bytes it asked for, as PyTorch's own `oom` event says it: rounded as the settings say.
     pub requested: u64,
 }
 
@@ -256,6 +256,10 @@ fn serve(
     if let Some(start) = asked.start.as_ref().filter(|_| scenario.start == Start::Recorded) {
         memory.begin(start, scenario.total);
     }
+    let failed = |event: &EventIdx, wanted: &Wanted| {
+        let requested = if scenario.policy == PolicyKind::Caching { scenario.settings.round(wanted.size) } else { wanted.size };
+        Some(Failure { event: *event, requested })
+    };
     let ends: &[EventIdx] = if let EmptyCaches::After(events) = &scenario.empty_caches { events } else { &[] };
     let mut ends = ends.iter().peekable();
     let (mut failure, mut served_instead, mut stopped) = (None, None, false);
@@ -281,7 +285,7 @@ fn serve(
             }
             Request::Alloc(life, wanted) => {
                 if memory.allocate(Some(*life), wanted, &waiting).is_none() {
-                    failure = failure.or(Some(Failure { event: *event, requested: wanted.size }));
+                    failure = failure.or(failed(event, wanted));
                     stopped = scenario.at_failure == AtFailure::Stop;
                     if stopped {
                         break;
@@ -302,7 +306,7 @@ fn serve(
                     }
                     memory.give_back(&Request::Free(extra));
                 } else {
-                    failure = failure.or(Some(Failure { event: *event, requested: wanted.size }));
+                    failure = failure.or(failed(event, wanted));
                     stopped = to_be_served;
                     if stopped {
                         break;
