@@ -10,7 +10,8 @@
 use crate::analysis::query::{Asked, Query};
 use crate::base::{Cancelled, HeapSize, Progress};
 use crate::model::{
-    Action, AllocatorSettings, DeviceMemory, EventIdx, PoolId, Position, SizeClass, StackId, StackTable, StreamId, Trace,
+    Action, AllocatorSettings, BlockState, DeviceMemory, EventIdx, PoolId, Position, SizeClass, StackId, StackTable, StreamId,
+    Trace,
 };
 use crate::replay::Replay;
 use std::ops::Range;
@@ -169,7 +170,10 @@ fn reason_by_state(
     let serves = |pool: PoolId, half: SizeClass, stream: StreamId| {
         pool == entry.pool.unwrap_or(PoolId::DEFAULT) && half == class && stream == entry.stream
     };
-    let fits = before.pools.iter().any(|pool| serves(pool.pool, pool.class, pool.stream) && size <= pool.largest_free_block);
+    let own = before.segments.iter().filter(|segment| serves(segment.pool, segment.class, segment.stream));
+    let free = own.flat_map(|segment| before.blocks_of(segment)).filter(|block| block.state == BlockState::Inactive);
+    let smallest = free.map(|block| block.size).filter(|free| size <= *free).min();
+    let fits = smallest.is_some_and(|free| settings.may_take(size, free));
     let growth: u64 = (run.events.end..follower.0)
         .filter(|event| matches!(memory.trace.actions()[*event as usize], Action::SegmentAlloc | Action::SegmentMap))
         .map(|event| memory.trace.sizes()[event as usize])
