@@ -3,12 +3,14 @@
 //! Nothing in a recording names `empty_cache()`. What tells (see `c10/cuda/CUDACachingAllocator.cpp`): releases that no
 //! allocation follows were not made for one. Where one follows, a release made inside it carries its stack, since
 //! PyTorch 2.3; before, and without stacks, a cache that could have served the request, or room for it under the most
-//! that was ever reserved, show that the releases were not made for its sake.
+//! that was ever reserved, show that the releases were not made for its sake. Where garbage is collected, room shows
+//! nothing of releases that may be garbage.
 //!
 //! Always: runs come in order, do not overlap and hold every `segment_free` and `segment_unmap` of the trace.
 
 use crate::analysis::query::{Asked, Query};
 use crate::base::{Cancelled, HeapSize, Progress};
+use crate::model::settings::SMALL_SEGMENT;
 use crate::model::{
     Action, AllocatorSettings, BlockState, DeviceMemory, EventIdx, PoolId, Position, SizeClass, StackId, StackTable, StreamId,
     Trace,
@@ -180,7 +182,11 @@ fn reason_by_state(
         .sum();
     let need = if 0 < growth { growth } else { size };
     let had_room = before.totals.reserved.saturating_add(need) <= most_reserved;
-    if fits || had_room { ReleaseReason::EmptyCache } else { ReleaseReason::Retry }
+    // Garbage is collected before memory runs out, but large segments only.
+    let mut released = run.events.clone().map(|event| event as usize);
+    let is_large = |event| memory.trace.actions()[event] == Action::SegmentFree && SMALL_SEGMENT < memory.trace.sizes()[event];
+    let may_be_garbage = 0.0 < settings.garbage_collection_threshold && released.all(is_large);
+    if fits || (had_room && !may_be_garbage) { ReleaseReason::EmptyCache } else { ReleaseReason::Retry }
 }
 
 impl Query for Releases {
