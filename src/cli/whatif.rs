@@ -8,12 +8,14 @@ use crate::cli::output;
 use crate::cli::table::{Align, Table};
 use crate::model::{AllocatorSettings, Missing, Origin, Snapshot};
 use crate::report::whatif_json::{ScenarioRow, write_whatif};
-use crate::simulator::{Fidelity, Recorded, RequestStream, Scenario, TieBreak, capacity_told, conf, simulate};
+use crate::simulator::{Fidelity, Recorded, RequestStream, Scenario, TieBreak, capacity_told, conf, placement_range, simulate};
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
+
+mod words;
 
 /// The subcommand.
 pub const COMMAND: Command = Command { name: "whatif", arguments, run };
@@ -88,11 +90,6 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
     if !memory.has_history() {
         bail!("{file} holds no history of {}: there are no requests to serve again", memory.title());
     }
-    if memory.coverage.lacks(Missing::Start) {
-        bail!(
-            "the recording in {file} begins mid-run: what lay where before is not known under other settings; record from the start"
-        );
-    }
     let replays: Vec<_> = snapshot.devices.as_slice().iter().map(crate::replay::Replay::new).collect();
     let subject = Subject { snapshot: &snapshot, replays: &replays };
     let releases = opening::answer::<Releases>(&Asked { subject, baseline: None, device: device.id }, &())?;
@@ -114,7 +111,8 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
         let capacity = total.map(|total| total.saturating_sub(outside));
         let scenario = Scenario { capacity, total, ..Scenario::new(chosen, fidelity.rules) };
         let outcome = opening::watched(|progress| simulate(&asked, &scenario, progress))?;
-        rows.push(ScenarioRow { settings, capacity: total, outcome });
+        let range = opening::watched(|progress| placement_range(&asked, &scenario, progress))?;
+        rows.push(ScenarioRow { settings, capacity: total, outcome, range });
     }
     let mut out = output::answers();
     if matches.get_flag("json") {
@@ -148,23 +146,17 @@ fn text(file: &str, device: &Device<'_>, rows: &[ScenarioRow], fidelity: &Fideli
     table.row(["settings", "reserved", "allocated", "segments", "retries", "driver gave", "took back", "ends"]);
     for row in rows {
         let counters = &row.outcome.counters;
-        let end = match (row.outcome.failure, row.outcome.served_instead) {
-            (Some(failure), _) => {
-                let event = grouped(u64::from(failure.event.0));
-                format!("out of memory at event {event}: {} wanted", Bytes(failure.requested))
-            }
-            (None, Some(event)) => format!("serves what failed at event {}", grouped(u64::from(event.0))),
-            (None, None) => "serves all".to_owned(),
-        };
+        let range = row.range.as_ref();
+        let end = words::end(&row.outcome, range);
         let name = if row.settings.is_empty() { "PyTorch's defaults".to_owned() } else { output::one_line(&row.settings) };
         table.row([
             name,
-            Bytes(counters.reserved.peak).to_string(),
-            Bytes(counters.allocated.peak).to_string(),
-            grouped(counters.segments.peak),
-            grouped(counters.retries),
-            grouped(counters.device_allocs),
-            grouped(counters.device_frees),
+            words::bytes(counters.reserved.peak, range.map(|range| &range.reserved)),
+            words::bytes(counters.allocated.peak, range.map(|range| &range.allocated)),
+            words::count(counters.segments.peak, range.map(|range| &range.segments)),
+            words::count(counters.retries, range.map(|range| &range.retries)),
+            words::count(counters.device_allocs, range.map(|range| &range.device_allocs)),
+            words::count(counters.device_frees, range.map(|range| &range.device_frees)),
             end,
         ]);
     }
@@ -183,7 +175,15 @@ fn text(file: &str, device: &Device<'_>, rows: &[ScenarioRow], fidelity: &Fideli
         );
     }
     if fidelity.rules.tie == TieBreak::Address {
-        text.push_str("Up to PyTorch 2.11 the addresses of new segments decide; they are taken to be the lowest that fit.\n");
+        text.push_str(
+            "Up to PyTorch 2.11 the addresses of new segments decide: ranges are over the places a driver could give them.\n",
+        );
+    }
+    if device.memory.coverage.lacks(Missing::Start) {
+        text.push_str(
+            "The recording begins mid-run: every row begins with the segments and blocks that were there, at their addresses, \
+             whatever its settings, and counts from there on.\n",
+        );
     }
     text.push_str("Sizes, streams, order and pools of the requests stay as recorded.\n");
     text

@@ -85,6 +85,8 @@ warning_kinds! {
     SizeCorrected, "size_corrected", Info, "Blocks whose size was corrected by what was allocated next to them later.";
     /// Time goes backwards.
     TimeBackwards, "time_backwards", Info, "Events whose time lies before that of an earlier event; the order of recording is kept.";
+    /// The history's buffer was made larger or smaller on the way.
+    RingOutOfOrder, "ring_out_of_order", Repaired, "The history's buffer was resized while it was full, which leaves its events out of order; they were put in the order of their times.";
     /// Something else about the file as a whole.
     Note, "note", Info, "Worth knowing.";
 }

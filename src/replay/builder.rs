@@ -80,6 +80,9 @@ pub struct DeviceRecord {
     pub segments: Vec<SegmentRecord>,
     /// Whether the file states segments at all (an empty list is a statement; a truncated file makes none).
     pub segments_known: bool,
+    /// The size of the block that each event hands out or takes back, in bytes, 0 where it is not known; empty where
+    /// none is, as in all files: they hold requested sizes only.
+    pub block_sizes: Vec<u64>,
 }
 
 /// Collects what a source recorded and turns it into a [`Snapshot`].

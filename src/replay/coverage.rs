@@ -156,10 +156,7 @@ fn size_gap(
     }
 }
 
+/// A number with what it counts, none in words.
 fn counted(n: u64, what: &str) -> String {
-    match n {
-        0 => format!("no {what}s"),
-        1 => format!("1 {what}"),
-        _ => format!("{} {what}s", grouped(n)),
-    }
+    if n == 0 { format!("no {what}s") } else { crate::base::counted(n, what) }
 }

@@ -12,6 +12,7 @@ pub mod lives;
 pub mod pieces;
 pub mod sizes;
 pub mod state;
+mod time_order;
 
 pub use builder::{BlockRecord, SegmentRecord, SnapshotBuilder};
 pub use checkpoint::Replay;

@@ -1,8 +1,9 @@
 //! The JSON of `whatif`: one object a scenario. Its names are a promise to scripts.
 
-use crate::simulator::{Fidelity, Outcome};
+use crate::simulator::{Fidelity, FigureRange, Outcome};
 use serde::Serialize;
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 
 /// A scenario and what came out.
 pub struct ScenarioRow {
@@ -12,6 +13,8 @@ pub struct ScenarioRow {
     pub capacity: Option<u64>,
     /// What came out.
     pub outcome: Outcome,
+    /// From the lowest to the highest over the placements a driver could choose, where they decide.
+    pub range: Option<FigureRange>,
 }
 
 /// Writes the list of `whatif --json` and a line end; the fidelity is that of the recorded settings.
@@ -39,8 +42,42 @@ struct ScenarioInfo<'a> {
     /// The recorded failure that was served here: the recording tells nothing behind it.
     served_instead: Option<u32>,
     fidelity: FidelityInfo,
-    /// Over the placements a driver could have chosen: not looked at.
-    range: Option<()>,
+    /// Over the placements a driver could have chosen; null where they decide nothing.
+    range: Option<RangeInfo>,
+}
+
+/// The lowest and the highest of each figure.
+#[derive(Serialize)]
+struct RangeInfo {
+    peak_reserved: [u64; 2],
+    peak_allocated: [u64; 2],
+    peak_active: [u64; 2],
+    peak_requested: [u64; 2],
+    segments_peak: [u64; 2],
+    retries: [u64; 2],
+    ooms: [u64; 2],
+    device_allocs: [u64; 2],
+    device_frees: [u64; 2],
+    /// The earliest and the latest; null: all is served.
+    oom_event: [Option<u32>; 2],
+}
+
+impl RangeInfo {
+    fn of(range: &FigureRange) -> RangeInfo {
+        let ends = |figure: &RangeInclusive<u64>| [*figure.start(), *figure.end()];
+        RangeInfo {
+            peak_reserved: ends(&range.reserved),
+            peak_allocated: ends(&range.allocated),
+            peak_active: ends(&range.active),
+            peak_requested: ends(&range.requested),
+            segments_peak: ends(&range.segments),
+            retries: ends(&range.retries),
+            ooms: ends(&range.ooms),
+            device_allocs: ends(&range.device_allocs),
+            device_frees: ends(&range.device_frees),
+            oom_event: [range.failure.0, range.failure.1].map(|event| event.map(|event| event.0)),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -79,7 +116,7 @@ impl<'a> ScenarioInfo<'a> {
                 allocations: fidelity.allocations,
                 first_divergence: fidelity.first_divergence.map(|event| event.0),
             },
-            range: None,
+            range: row.range.as_ref().map(RangeInfo::of),
         }
     }
 }

@@ -4,12 +4,14 @@
 //! stand in their half of their pool by stream, size and tie-break; reserved = active + free.
 //! What grows inside reserved ranges of addresses is in `expandable.rs`.
 
-use crate::model::{AllocationId, AllocatorSettings, PoolId, SizeClass};
+use crate::model::{Action, AllocationId, AllocatorSettings, PoolId, SizeClass};
 use crate::simulator::device::Driver;
+use crate::simulator::journal::{Given, Journal, Place};
+use crate::simulator::layout::Layout;
 use crate::simulator::policy::Policy;
 use crate::simulator::request::{Request, Wanted};
 use crate::simulator::scenario::{Counters, Rules, TieBreak};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// No block.
@@ -69,9 +71,9 @@ impl Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) stream: u64,
-    size: u64,
-    tie: u64,
-    address: u64,
+    pub(crate) size: u64,
+    pub(crate) tie: u64,
+    pub(crate) address: u64,
 }
 
 impl Key {
@@ -92,9 +94,10 @@ pub(crate) struct Half {
     searches: u64,
 }
 
-/// The allocator of one device over a driver.
+/// The allocator of one device over a driver, which tells a journal what it does.
 #[derive(Clone, Debug)]
-pub struct Caching<D> {
+pub struct Caching<D, J = ()> {
+    pub(crate) journal: J,
     pub(crate) settings: AllocatorSettings,
     pub(crate) rules: Rules,
     /// The memory fraction in bytes.
@@ -110,14 +113,28 @@ pub struct Caching<D> {
     pending: BTreeMap<u64, (u32, AllocationId)>,
     waited: u64,
     numbered: u64,
+    /// Numbers up to this one were given to what is older than the recording: their order is a guess.
+    pub(crate) older: u64,
     /// The block of each life.
     held: Vec<u32>,
     pub(crate) counters: Counters,
 }
 
-impl<D: Driver> Policy for Caching<D> {
+impl<D: Driver, J: Journal> Policy for Caching<D, J> {
+    type Journal = J;
+    fn journal(&mut self) -> &mut J {
+        &mut self.journal
+    }
     fn counters(&self) -> &Counters {
         &self.counters
+    }
+    fn begin(&mut self, start: &Layout, total: Option<u64>) {
+        self.adopt(start, total);
+        self.older = self.numbered;
+    }
+    fn lift(&mut self) {
+        self.limit = None;
+        self.driver.lift();
     }
     /// `malloc`.
     fn allocate(&mut self, life: Option<AllocationId>, wanted: &Wanted, waiting: &[AllocationId]) -> Option<u64> {
@@ -128,8 +145,12 @@ impl<D: Driver> Policy for Caching<D> {
         for life in waiting {
             self.free_completed(*life);
         }
+        let Wanted { stream, pool, .. } = *wanted;
+        let class = AllocatorSettings::class(size);
+        let place = Place { stream, pool, class };
         let Some(found) = found else {
             self.counters.ooms += 1;
+            self.journal.oom(size, place, self.counters.reserved.now);
             return None;
         };
         let block = self.split(found, size);
@@ -141,6 +162,7 @@ impl<D: Driver> Policy for Caching<D> {
         };
         if let Some(life) = life {
             self.give_to(life, block);
+            self.journal.alloc(life, Given { address, size: block_size, requested: wanted.size, place });
         }
         self.counters.allocated.add(block_size);
         self.counters.active.add(block_size);
@@ -164,7 +186,22 @@ impl<D: Driver> Policy for Caching<D> {
 impl<D: Driver> Caching<D> {
     /// An allocator that holds nothing. `limit` is the memory fraction in bytes; lives are numbered below `lives`.
     pub fn new(settings: AllocatorSettings, rules: Rules, limit: Option<u64>, driver: D, lives: usize) -> Caching<D> {
+        Caching::telling((), settings, rules, limit, driver, lives)
+    }
+}
+
+impl<D: Driver, J: Journal> Caching<D, J> {
+    /// As [`Caching::new`], telling a journal.
+    pub fn telling(
+        journal: J,
+        settings: AllocatorSettings,
+        rules: Rules,
+        limit: Option<u64>,
+        driver: D,
+        lives: usize,
+    ) -> Caching<D, J> {
         Caching {
+            journal,
             settings,
             rules,
             limit,
@@ -177,6 +214,7 @@ impl<D: Driver> Caching<D> {
             pending: BTreeMap::new(),
             waited: 0,
             numbered: 0,
+            older: 0,
             held: vec![NONE; lives],
             counters: Counters::default(),
         }
@@ -188,6 +226,7 @@ impl<D: Driver> Caching<D> {
             return;
         }
         self.counters.allocated.sub(self.blocks[block as usize].size);
+        self.journal.free_requested(life);
         self.wait_for(life, block);
     }
     /// The other stream is done; nothing happens where that was waited for before.
@@ -197,18 +236,24 @@ impl<D: Driver> Caching<D> {
             && let State::Pending(place) = self.blocks[block as usize].state
         {
             self.pending.remove(&place);
-            self.free(block);
-            self.forget(life);
+            self.complete(life, block);
         }
     }
-    /// A block given back that nobody waits for.
+    /// A block given back that nobody waits for, or that was waited for since before the recording.
     fn free_at_once(&mut self, life: AllocationId) {
         let block = self.block_of(life);
         if block != NONE && self.blocks[block as usize].state == State::Allocated {
             self.counters.allocated.sub(self.blocks[block as usize].size);
-            self.free(block);
-            self.forget(life);
+            self.journal.free_requested(life);
+            self.complete(life, block);
+        } else {
+            self.free_completed(life);
         }
+    }
+    fn complete(&mut self, life: AllocationId, block: u32) {
+        self.journal.free_completed(life);
+        self.free(block);
+        self.forget(life);
     }
     /// `release_cached_blocks`: waits for all that is pending, in the given order first, and gives the cache back.
     fn empty_cache(&mut self, waiting: &[AllocationId]) {
@@ -216,8 +261,7 @@ impl<D: Driver> Caching<D> {
             self.free_completed(*life);
         }
         for (block, life) in std::mem::take(&mut self.pending).into_values() {
-            self.free(block);
-            self.forget(life);
+            self.complete(life, block);
         }
         let mut halves = vec![(PoolId::DEFAULT, SizeClass::Large), (PoolId::DEFAULT, SizeClass::Small)];
         halves.extend(self.ended.iter().flat_map(|pool| [(*pool, SizeClass::Small), (*pool, SizeClass::Large)]));
@@ -251,13 +295,27 @@ impl<D: Driver> Caching<D> {
             half.free.clear();
             half.unmapped.clear();
         }
-        self.counters.reserved.now = 0;
-        self.counters.segments.now = 0;
+        let Counters { reserved, allocated, active, requested, segments, .. } = &mut self.counters;
+        for gauge in [reserved, allocated, active, requested, segments] {
+            gauge.now = 0;
+        }
+    }
+    /// The blocks there are.
+    pub(crate) fn present(&self) -> impl Iterator<Item = &Block> {
+        let spare: FxHashSet<u32> = self.spare.iter().copied().collect();
+        self.blocks.iter().enumerate().filter(move |(row, _)| !spare.contains(&(*row as u32))).map(|(_, block)| block)
     }
     /// Counts a segment that is there already.
-    pub(crate) fn take_over(&mut self, size: u64, expandable: bool) {
+    pub(crate) fn take_over(&mut self, address: u64, size: u64, expandable: bool) {
+        self.driver.hold(address, size, expandable);
         self.counters.reserved.add(size);
         self.counters.segments.add(u64::from(!expandable));
+    }
+    /// Counts a block that is in use already, or waits for another stream.
+    pub(crate) fn count_held(&mut self, size: u64, requested: u64, pending: bool) {
+        self.counters.allocated.add(if pending { 0 } else { size });
+        self.counters.active.add(size);
+        self.counters.requested.add(requested);
     }
     fn forget(&mut self, life: AllocationId) {
         if let Some(held) = self.held.get_mut(life.0 as usize) {
@@ -306,6 +364,19 @@ impl<D: Driver> Caching<D> {
     }
     /// `get_free_block`: best fit within the stream; only the first candidate is examined for being oversize.
     fn find(&mut self, half: u32, stream: u64, size: u64) -> Option<u32> {
+        let (key, block) = self.candidate(half, stream, size)?;
+        if let Some(limit) = self.settings.max_split_size {
+            let oversize = size < limit && limit <= key.size;
+            let wasteful = limit <= size && size.saturating_add(self.settings.max_non_split_rounding) <= key.size;
+            if oversize || wasteful {
+                return None;
+            }
+        }
+        self.halves[half as usize].free.remove(&key);
+        Some(block)
+    }
+    /// The one block that is looked at for a size.
+    pub(crate) fn candidate(&self, half: u32, stream: u64, size: u64) -> Option<(Key, u32)> {
         let range = self.halves[half as usize].free.range(Key::from(stream, size)..);
         let mut candidates = range.take_while(|(key, _)| key.stream == stream).map(|(key, block)| (*key, *block));
         let (mut key, mut block) = candidates.next()?;
@@ -326,15 +397,7 @@ impl<D: Driver> Caching<D> {
                 (key, block) = candidates.next()?;
             }
         }
-        if let Some(limit) = self.settings.max_split_size {
-            let oversize = size < limit && limit <= key.size;
-            let wasteful = limit <= size && size.saturating_add(self.settings.max_non_split_rounding) <= key.size;
-            if oversize || wasteful {
-                return None;
-            }
-        }
-        self.halves[half as usize].free.remove(&key);
-        Some(block)
+        Some((key, block))
     }
     /// `alloc_block`: asks the driver.
     fn grow(&mut self, half: u32, stream: u64, size: u64) -> Option<u32> {
@@ -347,6 +410,8 @@ impl<D: Driver> Caching<D> {
             return self.grow_expandable(half, stream, size);
         }
         let address = self.driver.allocate(segment, self.counters.reserved.now)?;
+        let place = Place { stream, ..self.place_of(half) };
+        self.journal.segment(Action::SegmentAlloc, address, segment, place);
         self.counters.device_allocs += 1;
         self.counters.reserved.add(segment);
         self.counters.segments.add(1);
@@ -366,6 +431,11 @@ impl<D: Driver> Caching<D> {
             tie,
             free_since: 0,
         }))
+    }
+    /// Whom a half serves, by no stream.
+    pub(crate) fn place_of(&self, half: u32) -> Place {
+        let Half { pool, class, .. } = self.halves[half as usize];
+        Place { stream: 0, pool, class }
     }
     /// The next number of a segment, or of a block.
     pub(crate) fn number(&mut self) -> u64 {
@@ -415,7 +485,7 @@ impl<D: Driver> Caching<D> {
         self.insert(found);
         low
     }
-    fn key(&self, block: u32) -> Key {
+    pub(crate) fn key(&self, block: u32) -> Key {
         let block = &self.blocks[block as usize];
         let tie = if self.rules.tie == TieBreak::Address { 0 } else { block.tie };
         Key { stream: block.stream, size: block.size, tie, address: block.address }
@@ -488,8 +558,10 @@ impl<D: Driver> Caching<D> {
     /// Gives the segment of a free, unsplit block back to the driver.
     fn release(&mut self, block: u32) {
         self.take_out(block);
-        let Block { address, size, .. } = self.blocks[block as usize];
+        let Block { address, size, stream, half, .. } = self.blocks[block as usize];
         self.driver.release(address, size);
+        let place = Place { stream, ..self.place_of(half) };
+        self.journal.segment(Action::SegmentFree, address, size, place);
         self.counters.device_frees += 1;
         self.counters.reserved.sub(size);
         self.counters.segments.sub(1);

@@ -1,13 +1,16 @@
 //! How far the recorded settings reproduce the recording: the allocator run against what the driver answered then.
 //!
 //! Always: the allocator is told the addresses of new segments and when the driver had nothing left, and nothing else
-//! that was recorded. Where it goes another way, the recorded layout is put in its place and the run goes on.
+//! that was recorded; but where the recording begins mid-run, with the layout it begins with, and with which of two equal
+//! blocks older than it comes first, as soon as it shows. Where the allocator goes another way, the recorded layout is
+//! put in its place and the run goes on.
 
 use crate::base::{Cancelled, Progress};
-use crate::model::{Action, AllocatorSettings, DeviceId, DeviceMemory, EventIdx, Missing, PoolId, Position, Snapshot, Trace};
+use crate::model::{Action, AllocatorSettings, DeviceId, DeviceMemory, EventIdx, PoolId, Position, Snapshot, Trace};
 use crate::replay::Replay;
 use crate::simulator::caching::Caching;
 use crate::simulator::device::{Driver, range_size};
+use crate::simulator::layout::Layout;
 use crate::simulator::policy::Policy;
 use crate::simulator::request::{Request, RequestStream};
 use crate::simulator::scenario::{Rules, limit};
@@ -35,6 +38,9 @@ pub struct Fidelity {
     pub rules: Rules,
     /// Allocations that came to lie at their recorded address.
     pub placed_as_recorded: u64,
+    /// Those among them that came to lie there because the recording showed which of two equal blocks, both older than
+    /// it, comes first (PyTorch 2.12 and later): nothing else can tell.
+    pub taught: u64,
     /// Allocations in all.
     pub allocations: u64,
     /// The first event at which the allocator went another way.
@@ -124,12 +130,12 @@ fn reproduce(
 ) -> Result<Fidelity, Cancelled> {
     progress.stage("reproducing the recording", asked.requests.len() as u64)?;
     let memory = &snapshot.devices[device];
-    let mut found = Fidelity { rules, placed_as_recorded: 0, allocations: 0, first_divergence: None };
+    let mut found = Fidelity { rules, placed_as_recorded: 0, taught: 0, allocations: 0, first_divergence: None };
     let driver = Tape::new(memory, recorded.total);
-    let limit = limit(&recorded.settings, recorded.total);
+    let limit = limit(&recorded.settings, rules, recorded.total);
     let mut allocator = Caching::new(recorded.settings.clone(), rules, limit, driver, asked.lives);
-    if memory.coverage.lacks(Missing::Start) {
-        allocator.adopt(snapshot, memory, &replay.state_at(memory, Position::START), recorded.total);
+    if let Some(start) = &asked.start {
+        allocator.begin(start, recorded.total);
     }
     let mut waiting = Vec::new();
     for (done, (event, request)) in asked.requests.iter().enumerate() {
@@ -148,8 +154,10 @@ fn reproduce(
                 continue;
             }
             Request::Alloc(life, wanted) => {
-                let address = allocator.allocate(Some(*life), wanted, &waiting);
-                let placed = address == Some(memory.allocations.addresses()[life.0 as usize]);
+                let there = memory.allocations.addresses()[life.0 as usize];
+                let taught = asked.start.is_some() && allocator.prefer(wanted, there);
+                let placed = allocator.allocate(Some(*life), wanted, &waiting) == Some(there);
+                found.taught += u64::from(placed && taught);
                 found.allocations += 1;
                 found.placed_as_recorded += u64::from(placed);
                 placed
@@ -166,7 +174,8 @@ fn reproduce(
         }
         found.first_divergence = found.first_divergence.or(Some(*event));
         allocator.driver.skip_to_end();
-        allocator.adopt(snapshot, memory, &replay.state_at(memory, Position::after(*event)), recorded.total);
+        let state = replay.state_at(memory, Position::after(*event));
+        allocator.adopt(&Layout::of(snapshot, memory, &state), recorded.total);
     }
     Ok(found)
 }
@@ -243,4 +252,6 @@ impl Driver for Tape<'_> {
     fn unmap(&mut self, address: u64, size: u64) {
         self.strayed |= !self.follow(Action::SegmentUnmap, address, size);
     }
+    fn hold(&mut self, _address: u64, _size: u64, _expandable: bool) {}
+    fn lift(&mut self) {}
 }

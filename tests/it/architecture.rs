@@ -74,7 +74,7 @@ const HOMES: &[(&str, &[&str])] = &[
         ],
     ),
     ("regex", &["analysis/categories.rs"]),
-    ("rayon", &["format/", "replay/", "analysis/", "raster/"]),
+    ("rayon", &["format/", "replay/", "simulator/", "analysis/", "raster/"]),
     ("hashbrown", &["*"]),
     ("rustc_hash", &["*"]),
     ("eframe", &["ui/"]),

@@ -13,19 +13,19 @@ use std::path::{Path, PathBuf};
 const GIB: f64 = (1u64 << 30) as f64;
 
 /// The samples, and the snapshots of the folder in `FRAGSCOPE_TRUTH_DIR` where there is one.
-fn files() -> Vec<PathBuf> {
+pub fn files() -> Vec<PathBuf> {
     let mut files = samples::pairs(&samples::folder());
     files.extend(std::env::var_os("FRAGSCOPE_TRUTH_DIR").map(|folder| samples::pairs(Path::new(&folder))).unwrap_or_default());
     files
 }
 
-fn counters_of(path: &Path) -> Value {
+pub fn counters_of(path: &Path) -> Value {
     let text = std::fs::read_to_string(samples::counters_of(path)).expect("readable counters");
     serde_json::from_str(&text).expect("counters are JSON")
 }
 
 /// What the program asked for on a device.
-fn asked(snapshot: &Snapshot, id: DeviceId, replay: &Replay) -> RequestStream {
+pub fn asked(snapshot: &Snapshot, id: DeviceId, replay: &Replay) -> RequestStream {
     let memory = &snapshot.devices[id];
     let releases = Releases::of(memory, replay, &snapshot.settings, &snapshot.stacks, &Progress::new()).expect("nobody cancels");
     let caches: Vec<_> = releases.empty_caches().map(|run| run.events.clone()).collect();
@@ -33,13 +33,13 @@ fn asked(snapshot: &Snapshot, id: DeviceId, replay: &Replay) -> RequestStream {
 }
 
 /// The card of a recording in bytes, as its environment says.
-fn card(counters: &Value) -> u64 {
+pub fn card(counters: &Value) -> u64 {
     let gib = counters["env"]["FAKE_CUDA_MEM_GB"].as_str().and_then(|text| text.parse::<f64>().ok()).unwrap_or(80.0);
     (gib * GIB) as u64
 }
 
 /// What a recording ran with: its file, and what the file does not hold.
-fn recorded(snapshot: &Snapshot, counters: &Value) -> Recorded {
+pub fn recorded(snapshot: &Snapshot, counters: &Value) -> Recorded {
     let mut settings = snapshot.settings.clone();
     if !settings.stated {
         settings.expandable_segments =
@@ -228,12 +228,16 @@ fn the_command_line_says_what_would_be() {
     assert!(text.contains(&format!("{all} of {all} allocations lie where they lay")), "{text}");
     assert!(text.contains("serves what failed"), "{text}");
 
+    let late = samples::sample("late_start").to_string_lossy().into_owned();
+    let output = whatif(&[&late, "--set", "expandable_segments:True"]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(text.contains("begins mid-run: every row begins with the segments and blocks that were there"), "{text}");
+
     for (arguments, sentence) in [
         (vec![file.as_str(), "--set", "colour:blue"], "no setting colour"),
         (vec![file.as_str(), "--set", "max_split_size_mb:1"], "at least"),
         (vec![file.as_str(), "--recorded", "total:much"], "a size is written"),
         (vec![file.as_str(), "--device", "7"], "no device 7"),
-        (vec![samples::sample("late_start").to_string_lossy().into_owned().leak(), "--json"], "begins mid-run"),
         (vec![samples::sample("segments_only").to_string_lossy().into_owned().leak()], "no history"),
     ] {
         let output = whatif(&arguments);
