@@ -28,3 +28,4 @@ mod truth;
 mod whatif;
 mod why;
 mod window;
+mod workload;
