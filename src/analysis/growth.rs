@@ -6,7 +6,7 @@
 //! assumption ([`Told::shapes`] is 1 then).
 //! Always: parameters, their state, their gradients and casts do not grow.
 
-use crate::analysis::steps::{Step, Steps};
+use crate::analysis::steps::{Step, StepWay, Steps};
 use crate::analysis::workload::Role;
 use crate::base::id::Id as _;
 use crate::model::{AllocationId, Allocations, Position, StackId};
@@ -70,7 +70,13 @@ fn sequences(lives: &Allocations, roles: &[Role], step: &Step) -> [Vec<Allocatio
 pub(super) fn growths(lives: &Allocations, steps: &Steps, roles: &[Role]) -> (Vec<Growth>, Told) {
     let mut growth = by_role(lives, roles);
     let mut told = Told::default();
-    let passes: Vec<[Vec<AllocationId>; 2]> = steps.rows.iter().map(|step| sequences(lives, roles, step)).collect();
+    let mut passes: Vec<[Vec<AllocationId>; 2]> = steps.rows.iter().map(|step| sequences(lives, roles, step)).collect();
+    // Where memory alone tells the passes apart, they meet at another place in each step.
+    if steps.way == Some(StepWay::LowWater) {
+        for [forward, backward] in &mut passes {
+            forward.append(backward);
+        }
+    }
     for pass in 0..2 {
         let of_pass: Vec<(&Vec<AllocationId>, bool)> =
             passes.iter().zip(&steps.rows).map(|(passes, step)| (&passes[pass], step.complete)).collect();

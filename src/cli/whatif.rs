@@ -7,7 +7,7 @@ use crate::cli::opening::{self, Device};
 use crate::cli::output;
 use crate::cli::table::{Align, Table};
 use crate::model::{AllocatorSettings, Missing, Origin, Snapshot};
-use crate::report::whatif_json::{ScenarioRow, write_whatif};
+use crate::report::whatif_json::{ChangeNote, ScenarioRow, write_whatif};
 use crate::simulator::{Fidelity, Recorded, RequestStream, Scenario, TieBreak, capacity_told, conf, placement_range, simulate};
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
@@ -15,6 +15,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 
+mod change_args;
 mod words;
 
 /// The subcommand.
@@ -24,6 +25,7 @@ pub const COMMAND: Command = Command { name: "whatif", arguments, run };
 const CARD_UNIT: u64 = 1 << 30;
 
 fn arguments(command: clap::Command) -> clap::Command {
+    let command = change_args::arguments(command);
     let size = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name("SIZE").value_parser(crate::cli::why::size).help(help)
     };
@@ -100,6 +102,8 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
     let fidelity =
         opening::watched(|progress| Fidelity::of(&snapshot, device.id, &device.replay, &mut asked, &recorded, progress))?
             .context("the release that wrote the file is not known")?;
+    let changed = change_args::changed(matches, &snapshot, &device, &asked)?;
+    let asked = changed.as_ref().map_or(asked, |changed| changed.asked.clone());
     let outside = match (matches.get_one::<u64>("outside"), recorded.total, told) {
         (Some(outside), ..) => *outside,
         (None, Some(total), Some(told)) => total.saturating_sub(told),
@@ -112,7 +116,8 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
         let scenario = Scenario { capacity, total, ..Scenario::new(chosen, fidelity.rules) };
         let outcome = opening::watched(|progress| simulate(&asked, &scenario, progress))?;
         let range = opening::watched(|progress| placement_range(&asked, &scenario, progress))?;
-        rows.push(ScenarioRow { settings, capacity: total, outcome, range });
+        let change = changed.as_ref().map(ChangeNote::of);
+        rows.push(ScenarioRow { settings, capacity: total, outcome, range, change });
     }
     let mut out = output::answers();
     if matches.get_flag("json") {
@@ -185,6 +190,17 @@ fn text(file: &str, device: &Device<'_>, rows: &[ScenarioRow], fidelity: &Fideli
              whatever its settings, and counts from there on.\n",
         );
     }
-    text.push_str("Sizes, streams, order and pools of the requests stay as recorded.\n");
+    match rows.first().and_then(|row| row.change.as_ref()) {
+        Some(change) => {
+            let _ = writeln!(
+                text,
+                "The job is changed: {} ({}). {}",
+                output::one_line(&change.what),
+                change.bound,
+                output::one_line(&change.assumption)
+            );
+        }
+        None => text.push_str("Sizes, streams, order and pools of the requests stay as recorded.\n"),
+    }
     text
 }

@@ -12,8 +12,10 @@ use std::ops::Range;
 
 /// Blocks made after an activation until it is no longer used in the forward pass: its consumer's, and one more.
 const USED: usize = 2;
-/// A layer's input is the largest of so many activations in front of it: the last ones may be statistics.
+/// A layer's input is the last of so many activations in front of it that is no statistics of another.
 const INPUT: usize = 3;
+/// What is so many times smaller than an activation is statistics of it.
+const STATISTICS: u64 = 16;
 
 fn rounds(workload: &Workload) -> impl Iterator<Item = &Round> {
     workload.steps.rows.iter().flat_map(|step| &step.rounds)
@@ -123,7 +125,9 @@ fn checkpoint_round(
         .chain([range.end])
         .filter_map(|start| {
             let before = ids[..start].iter().rev().filter(|id| workload.role(**id) == Role::Activations && crosses(id));
-            before.take(INPUT).max_by_key(|id| (lives.requested()[id.row()], lives.born()[id.row()])).copied()
+            let last: Vec<AllocationId> = before.take(INPUT).copied().collect();
+            let largest = last.iter().map(|id| lives.requested()[id.row()]).max()?;
+            last.into_iter().find(|id| largest <= lives.requested()[id.row()].saturating_mul(STATISTICS))
         })
         .collect();
     for start in range.step_by(period) {

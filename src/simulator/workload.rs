@@ -4,7 +4,7 @@
 //! given back at most once. Every change says what it takes for granted ([`Changed::assumption`]) and which way it errs
 //! ([`Bound`]): these are estimates, not reproductions.
 
-use crate::analysis::{Role, Workload};
+use crate::analysis::{Role, StepWay, Workload};
 use crate::base::id::Id as _;
 use crate::model::{AllocationId, Allocations};
 use crate::simulator::edit::Edit;
@@ -105,6 +105,10 @@ pub fn change(asked: &RequestStream, lives: &Allocations, workload: &Workload, c
         assumptions.push(told.1);
         // Together they err as they do alone only where all err one way.
         bound = Some(bound.map_or(told.2, |bound| if bound == told.2 { bound } else { Bound::Estimate }));
+    }
+    let passes = |change: &Change| !matches!(change, Change::Batch(_) | Change::Length(_) | Change::Scale(..) | Change::Drop(_));
+    if workload.steps.way == Some(StepWay::LowWater) && changes.iter().any(passes) {
+        assumptions.push("Without stacks the passes are taken to meet at the peak of memory, so what begins the backward pass may count as held for it.".to_owned());
     }
     Ok(Changed {
         asked: edit.finish(),

@@ -7,7 +7,7 @@ use crate::samples;
 use fragscope::analysis::{Role, Workload};
 use fragscope::base::Progress;
 use fragscope::model::{AllocatorSettings, Position, Snapshot};
-use fragscope::simulator::{Bound, Change, Changed, Counters, RequestStream, Rules, Scenario, change, simulate};
+use fragscope::simulator::{Bound, Change, Changed, Counters, Request, RequestStream, Rules, Scenario, change, simulate};
 use std::path::{Path, PathBuf};
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -151,4 +151,108 @@ fn one_recording_predicts_the_job_with_one_thing_changed() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The shares of requested memory at the peak, as the notes of the collection state them in GiB.
+#[test]
+fn roles_at_the_peak_are_those_of_the_job() {
+    for (folder, base, prefix) in families() {
+        if prefix != "train_" || folder.file_name().is_none_or(|name| name != "2.11.0") {
+            continue;
+        }
+        let job = Job::open(&base);
+        let peak = job.peak();
+        for (role, gib) in [
+            (Role::Parameters, 0.52),
+            (Role::OptimizerState, 1.03),
+            (Role::Gradients, 0.0),
+            (Role::WeightCasts, 0.22),
+            (Role::Activations, 7.06),
+            (Role::BackwardTemporaries, 0.61),
+        ] {
+            assert!((job.held(role, peak) - gib).abs() < 0.01, "{role:?} {}", job.held(role, peak));
+        }
+    }
+}
+
+#[test]
+fn every_life_of_the_sample_has_a_role_and_a_changed_job_adds_up() {
+    let job = Job::open(&samples::sample("training"));
+    let peak = job.peak();
+    assert!(3 <= job.workload.steps.rows.len(), "{:?}", job.workload.steps);
+    let sums = job.workload.at(job.lives(), peak);
+    let live = job.lives().ids().map(|id| job.lives().get(id)).filter(|life| life.born <= peak && peak < life.freed);
+    assert_eq!(sums.iter().map(|sum| sum.requested).sum::<u64>(), live.map(|life| life.requested).sum::<u64>());
+    assert_eq!(sums[Role::Unknown as usize].count, 0, "{sums:?}");
+    let state = sums[Role::OptimizerState as usize].requested;
+    // Adam keeps two numbers for each parameter.
+    assert!((state as f64 / sums[Role::Parameters as usize].requested as f64 - 2.0).abs() < 0.05, "{sums:?}");
+
+    let recorded = job.serve(&job.asked);
+    let one = job.changed(&[Change::Batch(1.0)]);
+    assert_eq!(job.serve(&one.asked), recorded, "a factor of one changes nothing");
+    let peaks: Vec<u64> =
+        [Change::Batch(0.5), Change::Batch(2.0), Change::Checkpoint, Change::OffloadActivations, Change::Accumulate(2)]
+            .into_iter()
+            .map(|change| job.serve(&job.changed(&[change]).asked).requested.peak)
+            .collect();
+    let whole = recorded.requested.peak;
+    assert!(peaks[0] < whole && whole < peaks[1], "{peaks:?} {whole}");
+    assert!(peaks[2..].iter().all(|peak| *peak < whole), "{peaks:?} {whole}");
+    // Twice and half the batch lie on one line with the batch itself.
+    let line = peaks[0] as f64 + (peaks[1] as f64 - peaks[0] as f64) / 3.0;
+    assert!((line / whole as f64 - 1.0).abs() < 0.05, "{line} {whole}");
+    for changed in [Change::Checkpoint, Change::Accumulate(3), Change::OffloadActivations, Change::WithoutOptimizerState] {
+        let asked = job.changed(&[changed]).asked;
+        let (mut born, mut gone) = (std::collections::HashSet::new(), std::collections::HashSet::new());
+        for (_, request) in &asked.requests {
+            match request {
+                Request::Alloc(life, _) => assert!(born.insert(*life) && (life.0 as usize) < asked.lives),
+                Request::Free(life) => {
+                    assert!(born.contains(life) && gone.insert(*life), "{life:?} was given back twice or never asked for")
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn the_command_line_changes_the_job() {
+    let file = samples::sample("training");
+    let whatif = |options: &[&str]| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_fragscope"))
+            .arg("whatif")
+            .arg(&file)
+            .args(options)
+            .output()
+            .expect("the program starts")
+    };
+    let json = |options: &[&str]| -> serde_json::Value {
+        let output = whatif(&[options, &["--json"]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let plain = json(&[]);
+    assert!(plain[0]["change"].is_null());
+    let twice = json(&["--batch", "2"]);
+    assert_eq!(twice[0]["change"]["what"], "batch ×2");
+    assert_eq!(twice[0]["change"]["bound"], "estimate");
+    assert!(plain[0]["peak_allocated"].as_u64() < twice[0]["peak_allocated"].as_u64());
+    let less = json(&["--without", "optimizer-state", "--accumulate", "2"]);
+    assert!(less[0]["peak_allocated"].as_u64() < plain[0]["peak_allocated"].as_u64());
+    let text = whatif(&["--checkpoint"]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("The job is changed: each layer checkpointed (estimate)."));
+    for (options, sentence) in [
+        (&["--drop", "no_such_function"][..], "no block is found by it"),
+        (&["--scale", "forward"], "write a pattern, =, and a factor"),
+        (&["--batch=-1"], "it must be above 0"),
+        (&["--checkpoint", "--offload", "activations"], "give one of them"),
+    ] {
+        let output = whatif(options);
+        assert!(
+            !output.status.success() && String::from_utf8_lossy(&output.stderr).contains(sentence),
+            "{options:?}: {output:?}"
+        );
+    }
 }
