@@ -58,6 +58,9 @@ pub(super) fn move_out(edit: &mut Edit<'_>, workload: &Workload, chosen: impl Fn
     edit.settle();
 }
 
+/// Where layers lie in a pass, and how many lives each has.
+type Layers = (Range<usize>, usize);
+
 /// A stretch of a forward pass that repeats.
 struct Repeats {
     start: usize,
@@ -91,7 +94,7 @@ fn repeats(keys: &[(StackId, u64)]) -> Option<Repeats> {
 pub(super) fn checkpoint(edit: &mut Edit<'_>, workload: &Workload) -> usize {
     let lives = edit.lives;
     let mut most = 0;
-    let mut known: FxHashMap<Vec<(StackId, u64)>, Option<(Range<usize>, usize)>> = FxHashMap::default();
+    let mut known: FxHashMap<Vec<(StackId, u64)>, Option<Layers>> = FxHashMap::default();
     for round in rounds(workload) {
         let ids: Vec<AllocationId> = born_in(lives, round.from, round.turn)
             .filter(|id| workload.role(*id) != Role::Kept && edit.wanted(*id).is_some())

@@ -14,6 +14,9 @@ use std::sync::Arc;
 const ACTIVATIONS: &str = "activations";
 const OPTIMIZER_STATE: &str = "optimizer-state";
 
+/// A change of chosen blocks.
+type Kind = fn(Chosen) -> Change;
+
 /// Adds the options.
 pub(super) fn arguments(command: clap::Command) -> clap::Command {
     let factor = |name: &'static str, help: &'static str| {
@@ -93,8 +96,7 @@ fn changes(matches: &ArgMatches, snapshot: &Snapshot, device: &Device<'_>) -> an
         let Some((words, factor)) = told else { bail!("--scale {text}: write a pattern, =, and a factor: attention=2") };
         changes.push(Change::Scale(chosen("scale", words, snapshot, device)?, factor));
     }
-    let kinds: [(&str, fn(Chosen) -> Change); 3] =
-        [("drop", Change::Drop), ("shorten", Change::Shorten), ("move-out", Change::MoveOut)];
+    let kinds: [(&str, Kind); 3] = [("drop", Change::Drop), ("shorten", Change::Shorten), ("move-out", Change::MoveOut)];
     for (name, kind) in kinds {
         for words in matches.get_many::<String>(name).into_iter().flatten() {
             changes.push(kind(chosen(name, words, snapshot, device)?));
