@@ -17,6 +17,7 @@ pub mod flame_search;
 pub mod fragmentation;
 pub mod framework;
 pub mod gaps;
+pub mod growth;
 pub mod held;
 pub mod lifetime;
 pub mod live_by_stack;
@@ -38,6 +39,7 @@ pub mod steps;
 pub mod summary;
 pub mod timeline;
 pub mod which;
+pub mod workload;
 
 pub use block_table::{BlockLife, BlockOrder, BlockRow, BlockTable, BlockTableParams, GroupBy, GroupKey, pool_of};
 pub use capacity::Capacity;
@@ -49,6 +51,7 @@ pub use flame::{FlameDirection, FlameLabel, FlameNode, FlameNodeId, FlameOf, Fla
 pub use flame_search::{FlameMatch, FlameMatches};
 pub use fragmentation::{Fragmentation, Group, GroupCurves};
 pub use framework::FrameworkFrames;
+pub use growth::{Growth, Told};
 pub use held::Held;
 pub use lifetime::{Churn, LeakParams, LeakSuspects, LifetimeParams, Lifetimes, Slices, StackChurn, StackGrowth, Sum};
 pub use live_by_stack::{LiveByStack, StackShare};
@@ -68,3 +71,4 @@ pub use steps::{Round, Step, StepWay, Steps, step_ends};
 pub use summary::{Counters, OomEvent, Peak, Summary};
 pub use timeline::UsageTimeline;
 pub use which::{BlockSum, SetSums, Which};
+pub use workload::{Role, Workload};

@@ -22,8 +22,7 @@ pub fn recorded(snapshot: &Snapshot, text: &str) -> Result<Recorded, String> {
 pub fn settings(recorded: &Recorded, text: &str, origin: &Origin) -> Result<AllocatorSettings, String> {
     // A fraction is set by the program too: it stays unless the scenario says another.
     let per_process_memory_fraction = recorded.settings.per_process_memory_fraction;
-    let mut settings =
-        AllocatorSettings { conf: text.to_owned(), per_process_memory_fraction, ..AllocatorSettings::default() };
+    let mut settings = AllocatorSettings { conf: text.to_owned(), per_process_memory_fraction, ..AllocatorSettings::default() };
     conf::read(&mut settings, text, origin)?;
     Ok(settings)
 }

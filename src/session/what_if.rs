@@ -85,9 +85,10 @@ impl WhatIfForm {
             (text, None) => Err(format!("{what}: `{text}` is no size: they are written 80GiB, 512MiB or in bytes.")),
         };
         let recorded = given::recorded(snapshot, &self.recorded).map_err(|error| format!("Recorded with: {error}."))?;
-        let settings = self.conf.as_ref().map(|text| {
-            given::settings(&recorded, text, &snapshot.origin).map(|settings| (text.clone(), settings))
-        });
+        let settings = self
+            .conf
+            .as_ref()
+            .map(|text| given::settings(&recorded, text, &snapshot.origin).map(|settings| (text.clone(), settings)));
         let settings = settings.transpose().map_err(|error| format!("Settings: {error}."))?;
         let card = size(&self.card, "Card")?;
         if card == Some(0) {
@@ -310,7 +311,10 @@ impl Work {
             {
                 let scenario = Scenario { settings, ..base.clone() };
                 let range = placement_range(&self.what_if.asked, &scenario, progress)?;
-                rows.push((ScenarioRow { settings: conf, scenario, is_recorded, outcome, smallest: None, range }, None));
+                rows.push((
+                    ScenarioRow { settings: conf, scenario, is_recorded, outcome, smallest: None, range, change: None },
+                    None,
+                ));
             }
         } else {
             rows.push(self.row(text, chosen, form.smallest, progress)?);
@@ -363,7 +367,7 @@ impl Work {
         let range = placement_range(asked, &scenario, progress)?;
         let is_recorded = scenario.settings == self.what_if.recorded.settings;
         let end = self.snapshot.devices[self.device].end();
-        let row = ScenarioRow { settings, scenario, is_recorded, outcome, smallest, range };
+        let row = ScenarioRow { settings, scenario, is_recorded, outcome, smallest, range, change: None };
         Ok((row, Some(curve(over_time, end))))
     }
 }

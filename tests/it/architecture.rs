@@ -15,8 +15,9 @@ const STAIRCASE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("replay", &[]),
     ("format", &["replay"]),
-    ("simulator", &["replay"]),
     ("analysis", &["replay"]),
+    // A change of the job goes by the roles that lives have.
+    ("simulator", &["replay", "analysis"]),
     ("raster", &["replay", "analysis"]),
     ("chart", &["replay", "analysis", "raster"]),
     ("paint", &["chart", "raster"]),

@@ -89,9 +89,8 @@ pub fn show(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, memory: &DeviceMemory
         caches(ui, form);
         recorded_with(ui, snapshot, form);
     });
-    ui.checkbox(&mut form.endless, "Go on behind a failure").on_hover_text(
-        "From the first failure on as if memory had no end: then the figures are of all that was recorded.",
-    );
+    ui.checkbox(&mut form.endless, "Go on behind a failure")
+        .on_hover_text("From the first failure on as if memory had no end: then the figures are of all that was recorded.");
     ui.checkbox(&mut form.smallest, "Look for the smallest card").on_hover_text(
         "The least memory with which everything is served, what failed in the recording too. Takes some ten runs.",
     );
@@ -166,7 +165,8 @@ fn card(ui: &mut Ui, form: &mut WhatIfForm) {
         combo.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "sizes of cards"));
     });
     ui.end_row();
-    let help = "What contexts and other processes hold of the card. As recorded: what a failure in the recording tells, else none.";
+    let help =
+        "What contexts and other processes hold of the card. As recorded: what a failure in the recording tells, else none.";
     let label = ui.label("Held by others").on_hover_text(help);
     let field = TextEdit::singleline(&mut form.outside)
         .id(egui::Id::unique("what if outside"))
@@ -210,10 +210,8 @@ fn recorded_with(ui: &mut Ui, snapshot: &Snapshot, form: &mut WhatIfForm) {
                 card's size. Written as max_split_size_mb:128,per_process_memory_fraction:0.5,total:80GiB.";
     let label = ui.label("Recorded with").on_hover_text(help);
     let hint = if snapshot.settings.stated { "as the file says" } else { "the file does not say" };
-    let field = TextEdit::singleline(&mut form.recorded)
-        .id(egui::Id::unique("what if recorded"))
-        .hint_text(hint)
-        .desired_width(FIELD_PT);
+    let field =
+        TextEdit::singleline(&mut form.recorded).id(egui::Id::unique("what if recorded")).hint_text(hint).desired_width(FIELD_PT);
     ui.add(field).labelled_by(label.id).on_hover_text(help);
     ui.end_row();
 }
