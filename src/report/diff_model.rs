@@ -14,7 +14,7 @@ use crate::chart::BlockColour;
 use crate::chart::block_words::bare_moment;
 use crate::chart::text::{date_time, file_name};
 use crate::model::{DeviceId, DeviceMemory, Position, Snapshot, StackId};
-use crate::replay::Replay;
+use crate::replay::{PoolState, Replay};
 use crate::report::page_facts::Namer;
 use crate::report::page_model::{Program, State};
 use crate::report::report::ReportOptions;
@@ -240,6 +240,20 @@ pub struct PoolInfo {
 }
 
 impl PoolInfo {
+    /// Its figures.
+    pub fn of(row: &PoolDiff) -> PoolInfo {
+        let figures = |of: Option<PoolState>| {
+            of.map(|of| PoolFigures {
+                reserved: of.reserved,
+                active: of.active,
+                free: of.free,
+                largest_free_block: of.largest_free_block,
+                segments: of.segments,
+            })
+        };
+        let (kind, stream) = (row.class.name(), row.stream);
+        PoolInfo { pool: [row.pool.0, row.pool.1], kind, stream, a: figures(row.a), b: figures(row.b) }
+    }
     /// Its name: `default pool, large, default stream`.
     pub fn name(&self) -> String {
         let pool = match self.pool {
@@ -317,7 +331,7 @@ impl DiffModel {
             verdict: verdict(diff),
             ignore_lines: diff.ignore_lines,
             hint: hint(diff),
-            pools: diff.pools.iter().map(pool_info).collect(),
+            pools: diff.pools.iter().map(PoolInfo::of).collect(),
             gaps: diff.gaps.iter().map(class_info).collect(),
             segments: diff.segments.iter().map(class_info).collect(),
             settings: diff.settings.iter().map(setting_info).collect(),
@@ -404,25 +418,6 @@ fn row_info(namer: &Namer<'_>, row: &DiffRow) -> RowInfo {
         place: named.place,
         callers: named.callers,
         colour: named.colour,
-    }
-}
-
-fn pool_info(row: &PoolDiff) -> PoolInfo {
-    let figures = |of: Option<crate::replay::PoolState>| {
-        of.map(|of| PoolFigures {
-            reserved: of.reserved,
-            active: of.active,
-            free: of.free,
-            largest_free_block: of.largest_free_block,
-            segments: of.segments,
-        })
-    };
-    PoolInfo {
-        pool: [row.pool.0, row.pool.1],
-        kind: row.class.name(),
-        stream: row.stream,
-        a: figures(row.a),
-        b: figures(row.b),
     }
 }
 

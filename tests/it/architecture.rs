@@ -157,7 +157,7 @@ const WINGS: &[(&str, &str, &[&str])] = &[
             "speedscope",
         ],
     ),
-    ("ui/views", "VIEWS", &["view", "usage_header"]),
+    ("ui/views", "VIEWS", &["view", "usage_header", "compare_parts"]),
 ];
 
 /// From this length on a file says at its head why it is one file …
