@@ -9,6 +9,9 @@ pub mod capacity;
 pub mod categories;
 pub mod curve;
 pub mod diagnosis;
+pub mod diff;
+pub mod diff_axis;
+pub mod diff_words;
 pub mod find;
 mod find_match;
 pub mod find_words;
@@ -45,6 +48,8 @@ pub use block_table::{BlockLife, BlockOrder, BlockRow, BlockTable, BlockTablePar
 pub use capacity::Capacity;
 pub use categories::{Categories, CategoryId};
 pub use curve::{Curve, Extremes};
+pub use diff::{ClassDiff, DiffParams, DiffRow, DiffSide, PoolDiff, SettingDiff, SnapshotDiff};
+pub use diff_axis::{AlignBy, CommonStep, CommonSteps};
 pub use find::{Found, FoundHere, FoundKey, FoundStep};
 pub use find_words::{FIND_HELP, FindTerms};
 pub use flame::{FlameDirection, FlameLabel, FlameNode, FlameNodeId, FlameOf, FlameParams, FlameTree, LiveCounter, WindowSum};

@@ -66,6 +66,8 @@ pub enum Command {
     SetRows(Option<Range<f64>>),
     /// Selects one thing.
     Select(Item),
+    /// Selects one thing on a device of any document: what is compared with, for when it comes to the front.
+    SelectIn(DocumentId, DeviceId, Item),
     /// Selects a stretch of time.
     SelectRange(Range<Position>),
     /// Selects nothing.

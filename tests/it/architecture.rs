@@ -50,6 +50,7 @@ const HOMES: &[(&str, &[&str])] = &[
         "serde",
         &[
             "format/",
+            "report/diff_model.rs",
             "report/json.rs",
             "report/overview.rs",
             "report/page_json.rs",
@@ -83,7 +84,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("egui_plot", &["paint/series.rs"]),
     ("egui_tiles", &["ui/"]),
     ("rfd", &["ui/"]),
-    ("egui", &["ui/", "paint/", "report/page.rs"]),
+    ("egui", &["ui/", "paint/", "report/sheet.rs"]),
     ("inferno", &["report/flame_svg.rs"]),
     ("image", &["report/"]),
 ];
@@ -135,6 +136,13 @@ const WINGS: &[(&str, &str, &[&str])] = &[
             "page_model",
             "page_facts",
             "page",
+            "sheet",
+            "diff",
+            "diff_html",
+            "diff_markdown",
+            "diff_model",
+            "diff_page",
+            "diff_pictures",
             "compose",
             "flow",
             "pictures",
@@ -151,7 +159,7 @@ const WINGS: &[(&str, &str, &[&str])] = &[
             "speedscope",
         ],
     ),
-    ("ui/views", "VIEWS", &["view", "usage_header"]),
+    ("ui/views", "VIEWS", &["view", "usage_header", "compare_parts"]),
 ];
 
 /// From this length on a file says at its head why it is one file …
@@ -190,7 +198,7 @@ fn every_law_can_be_broken() {
         ("base/x.rs", "//! x\ncrate::define_id! { A }", None),
         ("raster/x.rs", "//! x\nuse egui::Color32;", Some("`egui` lives in")),
         ("session/x.rs", "//! x\nfn f(a: egui::Pos2) {}", Some("`egui` lives in")),
-        ("report/page.rs", "//! x\nuse egui::Pos2;", None),
+        ("report/sheet.rs", "//! x\nuse egui::Pos2;", None),
         ("replay/x.rs", "//! x\nfn f() { a.iter().zip(b); self.zip::<u8>(b); }", None),
         ("format/x.rs", "//! x\nuse flate2::read::GzDecoder;", Some("`flate2` lives in")),
         ("model/x.rs", "//! x\nuse std::{fmt, fs::File};", Some("never touches `std::fs`")),

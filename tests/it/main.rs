@@ -6,6 +6,7 @@ mod charts;
 mod cli;
 mod comfort;
 mod cuts;
+mod diff;
 mod display;
 mod engine;
 mod find;
