@@ -7,6 +7,7 @@
 pub mod at;
 pub mod check;
 pub mod command;
+pub mod convert;
 pub mod flame;
 pub mod info;
 pub mod moment;
@@ -26,8 +27,17 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// All subcommands, in the order of the help.
-pub const COMMANDS: &[Command] =
-    &[open::COMMAND, info::COMMAND, at::COMMAND, why::COMMAND, flame::COMMAND, report::COMMAND, whatif::COMMAND, check::COMMAND];
+pub const COMMANDS: &[Command] = &[
+    open::COMMAND,
+    info::COMMAND,
+    at::COMMAND,
+    why::COMMAND,
+    flame::COMMAND,
+    report::COMMAND,
+    whatif::COMMAND,
+    convert::COMMAND,
+    check::COMMAND,
+];
 
 const ABOUT: &str = "Shows where GPU memory goes: opens PyTorch allocator snapshots and replays every segment and block.";
 const USAGE_HINT: &str = "Without a subcommand the files are opened in the window, as with `open`.";

@@ -80,6 +80,9 @@ pub struct DeviceRecord {
     pub segments: Vec<SegmentRecord>,
     /// Whether the file states segments at all (an empty list is a statement; a truncated file makes none).
     pub segments_known: bool,
+    /// What there was before the first event, where the source states it (PyTorch's own files never do): one record a
+    /// piece of memory that the driver gave, with its active blocks. A record of no bytes holds blocks in no segment.
+    pub start: Option<Vec<SegmentRecord>>,
 }
 
 /// Collects what a source recorded and turns it into a [`Snapshot`].
@@ -104,6 +107,10 @@ impl SnapshotBuilder {
     /// The record of a device by its ordinal (−1: pinned host memory), made at first use.
     pub fn device(&mut self, ordinal: i32) -> &mut DeviceRecord {
         self.devices.entry(ordinal).or_default()
+    }
+    /// The records of all devices by their ordinal, ascending.
+    pub fn devices(&self) -> impl Iterator<Item = (i32, &DeviceRecord)> {
+        self.devices.iter().map(|(ordinal, record)| (*ordinal, record))
     }
     /// Builds the snapshot: pairs events, infers lives and sizes, judges coverage.
     pub fn finish(self, origin: Origin, progress: &Progress) -> Result<Snapshot, Cancelled> {

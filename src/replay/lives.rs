@@ -14,7 +14,7 @@ use crate::model::{
 use crate::replay::builder::{BlockRecord, DeviceRecord, SegmentRecord, note};
 use crate::replay::pieces::{self, Pieces};
 use crate::replay::{sizes, time_order};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What came to light while pairing, for the judgement of coverage.
 #[derive(Clone, Debug, Default)]
@@ -46,18 +46,21 @@ pub fn infer(
     warnings: &mut Warnings,
     progress: &Progress,
 ) -> Result<Lives, Cancelled> {
-    let DeviceRecord { mut trace, mut segments, segments_known } = record;
+    let DeviceRecord { mut trace, mut segments, segments_known, mut start } = record;
     progress.stage("pairing events", trace.len() as u64)?;
     if let Some((ordered, runs)) = time_order::in_order(&trace) {
         warnings.push(WarningKind::RingOutOfOrder, || format!("device {ordinal}: {runs} runs of events"));
         trace = ordered;
     }
     segments.sort_by_key(|segment| segment.address);
-    for segment in &mut segments {
+    for segment in segments.iter_mut().chain(start.iter_mut().flatten()) {
         segment.size = fitting(segment.address, segment.size);
     }
-    let pieces = pieces::infer(ordinal, &trace, &segments, segments_known, warnings);
+    let start_stated = start.is_some();
+    let start = start.unwrap_or_default();
+    let pieces = pieces::infer(ordinal, &trace, &start, &segments, segments_known, warnings);
     let mut pairing = Pairing::new(ordinal, &trace, warnings);
+    pairing.begin_with(&start);
     pairing.walk(progress)?;
     pairing.tie_to_end(&segments, segments_known);
     let Pairing { rows, subjects, unmatched_frees, missing_at_end, .. } = pairing;
@@ -70,7 +73,16 @@ pub fn infer(
 
     let (segments, segment_ids) = in_order_of_birth(pieces.rows);
     let (allocations, subjects) = freeze(rows, subjects, &segment_ids);
-    let mut memory = DeviceMemory { ordinal, trace, allocations, segments, subjects, unmatched_frees, ..DeviceMemory::default() };
+    let mut memory = DeviceMemory {
+        ordinal,
+        trace,
+        allocations,
+        segments,
+        subjects,
+        unmatched_frees,
+        start_stated,
+        ..DeviceMemory::default()
+    };
     memory.trace.shrink_to_fit();
     check_snapshot_totals(&memory, warnings);
     Ok(Lives { memory, findings })
@@ -122,6 +134,8 @@ struct Pairing<'a> {
     seen: FxHashMap<u64, Seen>,
     unmatched_frees: u64,
     missing_at_end: u64,
+    /// Lives that a block of the file's segments is tied to.
+    tied: FxHashSet<u32>,
     /// Which of the two free actions the recording holds at all: `skip_actions` can leave one out.
     has_requests: bool,
     has_completions: bool,
@@ -148,9 +162,37 @@ impl<'a> Pairing<'a> {
             seen: FxHashMap::default(),
             unmatched_frees: 0,
             missing_at_end: 0,
+            tied: FxHashSet::default(),
             has_requests: has(Action::FreeRequested),
             has_completions: has(Action::FreeCompleted),
             has_allocs: has(Action::Alloc),
+        }
+    }
+
+    /// Opens the lives that the source states for the start.
+    fn begin_with(&mut self, start: &[SegmentRecord]) {
+        for segment in start {
+            for (address, block) in addressed(segment).filter(|(_, block)| block.state != BlockState::Inactive) {
+                if self.seen.contains_key(&address) {
+                    let ordinal = self.ordinal;
+                    self.warnings.push(WarningKind::BadLayout, || format!("device {ordinal}, two blocks at 0x{address:x} at the start"));
+                    continue;
+                }
+                let pending = block.state == BlockState::ActivePendingFree;
+                self.open(Allocation {
+                    address,
+                    size: block.size,
+                    requested: block.requested.unwrap_or(block.size),
+                    born: Position::START,
+                    freed: if pending { Position::START } else { Position::NEVER },
+                    died: Position::NEVER,
+                    stream: segment.stream,
+                    segment: NO_PIECE,
+                    stack: block.stack,
+                    use_number: 0,
+                    flags: AllocationFlags::SIZE_STATED,
+                });
+            }
         }
     }
 
@@ -354,7 +396,7 @@ impl<'a> Pairing<'a> {
         match self.seen.get(&address).copied() {
             Some(seen) if seen.open => {
                 let life = &mut self.rows[seen.row as usize];
-                if life.flags.has(AllocationFlags::SIZE_STATED) {
+                if !self.tied.insert(seen.row) {
                     let ordinal = self.ordinal;
                     self.warnings.push(WarningKind::BadLayout, || format!("device {ordinal}, two blocks at 0x{address:x}"));
                     return false;
@@ -380,7 +422,7 @@ impl<'a> Pairing<'a> {
                     let ordinal = self.ordinal;
                     self.warnings.push(WarningKind::NewerThanTrace, || format!("device {ordinal}, block at 0x{address:x}"));
                 }
-                self.open(Allocation {
+                let row = self.open(Allocation {
                     address,
                     size: block.size,
                     requested,
@@ -393,6 +435,7 @@ impl<'a> Pairing<'a> {
                     use_number: 0,
                     flags,
                 });
+                self.tied.insert(row);
                 true
             }
         }
