@@ -6,7 +6,9 @@ use crate::cli::command::{Command, Outcome};
 use crate::cli::opening::{self, Device};
 use crate::cli::{moment, output};
 use crate::format::export::place::{self, Packing};
-use crate::format::export::{EXPORTERS, ExportError, ExportSubject, Exporter, exporter_of_name, redacted, table_names};
+use crate::format::export::{
+    EXPORTERS, ExportError, ExportSubject, Exporter, export, exporter_of_file, exporter_of_name, redacted, table_names, title_of,
+};
 use crate::model::{DeviceId, Origin, Position, Snapshot};
 use crate::replay::{Cut, recorded};
 use crate::report::{FlameReport, FlameSubject, ReportError, ReportOptions, flame_of_extension, perfetto};
@@ -39,7 +41,12 @@ enum Form {
 
 /// What is drawn from the recording: no other reader makes a recording of it again.
 const DRAWN: &[Drawn] = &[
-    Drawn { name: "folded", ending: "folded", about: "live bytes by stack, as flame graph tools read them", form: Form::Flame("folded") },
+    Drawn {
+        name: "folded",
+        ending: "folded",
+        about: "live bytes by stack, as flame graph tools read them",
+        form: Form::Flame("folded"),
+    },
     Drawn {
         name: "speedscope",
         ending: "speedscope.json",
@@ -59,9 +66,12 @@ const DRAWN: &[Drawn] = &[
 
 fn arguments(command: clap::Command) -> clap::Command {
     let when = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name("WHEN").value_parser(moment::of_word).help(help).help_heading(
-            "Part (WHEN is event:N, time-us:T, peak, peak-reserved, oom, oom:K, start or end)",
-        )
+        Arg::new(name)
+            .long(name)
+            .value_name("WHEN")
+            .value_parser(moment::of_word)
+            .help(help)
+            .help_heading("Part (WHEN is event:N, time-us:T, peak, peak-reserved, oom, oom:K, start or end)")
     };
     let names = EXPORTERS.iter().map(|exporter| exporter.name()).chain(DRAWN.iter().map(|drawn| drawn.name));
     command
@@ -100,7 +110,10 @@ fn arguments(command: clap::Command) -> clap::Command {
         .arg(Arg::new("redact").long("redact").action(ArgAction::SetTrue).help("Hide paths, names of functions, spans and notes"))
         .arg(when("from", "The window starts in this state; left out: at the start"))
         .arg(when("to", "The window ends in this state; left out: at the end"))
-        .arg(when("at", "One moment alone, as a list of segments or as a window without events").conflicts_with_all(["from", "to"]))
+        .arg(
+            when("at", "One moment alone, as a list of segments or as a window without events")
+                .conflicts_with_all(["from", "to"]),
+        )
         .arg(moment::device())
 }
 
@@ -131,7 +144,9 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
         let counter = matches.get_one::<String>("counter");
         let counter = LiveCounter::ALL.into_iter().find(|known| counter.is_some_and(|name| name == known.name()));
         let form = flame_of_extension(extension).context("this graph of stacks is not known")?;
-        let work = |out: &mut (dyn Write + Send)| flame(&snapshot, ordinal, at.unwrap_or_default(), counter.unwrap_or_default(), form, out);
+        let work = |out: &mut (dyn Write + Send)| {
+            flame(&snapshot, ordinal, at.unwrap_or_default(), counter.unwrap_or_default(), form, out)
+        };
         put(out, packing, work)?;
         return Ok(Outcome::Done);
     }
@@ -172,15 +187,16 @@ fn form_of(out: &Path, named: Option<&str>) -> anyhow::Result<(Form, Packing)> {
             .find(|drawn| ends(&name, drawn.ending))
             .map(|drawn| (drawn.form, Packing::Plain))
             .or_else(|| DRAWN.iter().find(|drawn| ends(plain, drawn.ending)).map(|drawn| (drawn.form, packing)))
-            .or_else(|| {
-                let exporter = EXPORTERS.iter().copied().find(|exporter| ends(plain, exporter.name()));
-                exporter.map(|exporter| (Form::Recording(exporter), packing))
-            }),
+            .or_else(|| exporter_of_file(&name).map(|(exporter, packing)| (Form::Recording(exporter), packing))),
     };
     let Some((form, packing)) = found else {
         let endings = EXPORTERS.iter().map(|exporter| exporter.name()).chain(DRAWN.iter().map(|drawn| drawn.ending));
         let endings: Vec<String> = endings.map(|ending| format!(".{ending}")).collect();
-        bail!("{} does not say what to write: end its name in one of {}, or name it with --as", out.display(), endings.join(", "));
+        bail!(
+            "{} does not say what to write: end its name in one of {}, or name it with --as",
+            out.display(),
+            endings.join(", ")
+        );
     };
     // pprof is gzip inside already.
     let packing = if matches!(form, Form::Flame("pb.gz")) { Packing::Plain } else { packing };
@@ -234,7 +250,10 @@ fn said_of_others(snapshot: &Snapshot, cuts: &[Cut], picked: DeviceId) {
         .collect();
     if !left_out.is_empty() {
         let title = snapshot.devices[picked].title();
-        output::note(&format!("{} left out: without times nothing tells which of its events belong to the window of {title}", left_out.join(", ")));
+        output::note(&format!(
+            "{} left out: without times nothing tells which of its events belong to the window of {title}",
+            left_out.join(", ")
+        ));
     }
 }
 
@@ -247,23 +266,10 @@ fn record(
     table: Option<&str>,
     moment: bool,
 ) -> anyhow::Result<()> {
-    let title = out.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let title = title.split('.').next().unwrap_or_default().to_owned();
+    let title = title_of(out);
     let subject = ExportSubject { snapshot, title: &title, table };
-    if exporter.parts().is_empty() {
-        return put(out, packing, |out| {
-            opening::watched(|progress| {
-                if moment { exporter.write_moment(snapshot, out, progress) } else { exporter.write(&subject, "", out, progress) }
-            })
-            .map_err(Trouble::from)
-        });
-    }
-    let written = opening::watched(|progress| {
-        place::write_folder_beside(out, exporter.parts(), Trouble::Io, |part, file| {
-            place::packed(file, Packing::Plain, |out| exporter.write(&subject, part, out, progress).map_err(Trouble::from))
-        })
-    });
-    said(out, written)
+    let written = opening::watched(|progress| export(exporter, packing, &subject, out, moment, progress));
+    said(out, written.map_err(Trouble::from))
 }
 
 /// Writes the live bytes by stack at a moment.
@@ -278,11 +284,8 @@ fn flame(
     let device = Device::pick(snapshot, ordinal).map_err(Trouble::Said)?;
     let at = at.position(device.memory, &device.timeline).map_err(|error| Trouble::Said(error.into()))?;
     let position: Position = at;
-    let params = FlameParams {
-        of: FlameOf::Live { at: position, counter },
-        direction: FlameDirection::TopDown,
-        fold_framework: false,
-    };
+    let params =
+        FlameParams { of: FlameOf::Live { at: position, counter }, direction: FlameDirection::TopDown, fold_framework: false };
     let tree = FlameTree::of(device.memory, &device.replay, &snapshot.stacks, &params, &Progress::new())?;
     let subject = FlameSubject { snapshot, device: &device.memory.title(), tree: &tree };
     form.write(&subject, &ReportOptions::default(), out)?;

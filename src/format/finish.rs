@@ -121,7 +121,9 @@ impl Assembly<'_> {
             let Value::Dict(inner) = item else { continue };
             let state = self.settle(inner)?;
             if state.kind() != dict::SEGMENT {
-                self.builder.warnings.push(WarningKind::BadRow, || "an item of the start's segments that is no segment".to_owned());
+                self.builder
+                    .warnings
+                    .push(WarningKind::BadRow, || "an item of the start's segments that is no segment".to_owned());
                 continue;
             }
             let Some((ordinal, segment)) = self.segments.get(state.number() as usize).cloned() else { continue };

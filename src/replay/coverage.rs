@@ -44,7 +44,9 @@ pub fn judge(
                     gap(
                         Missing::Start,
                         "a window was cut from a longer recording",
-                        format!("Starts mid-run: {blocks} and {segments} are older than the trace; the file states them as they were."),
+                        format!(
+                            "Starts mid-run: {blocks} and {segments} are older than the trace; the file states them as they were."
+                        ),
                     );
                 } else {
                     gap(

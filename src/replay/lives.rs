@@ -175,7 +175,8 @@ impl<'a> Pairing<'a> {
             for (address, block) in addressed(segment).filter(|(_, block)| block.state != BlockState::Inactive) {
                 if self.seen.contains_key(&address) {
                     let ordinal = self.ordinal;
-                    self.warnings.push(WarningKind::BadLayout, || format!("device {ordinal}, two blocks at 0x{address:x} at the start"));
+                    self.warnings
+                        .push(WarningKind::BadLayout, || format!("device {ordinal}, two blocks at 0x{address:x} at the start"));
                     continue;
                 }
                 let pending = block.state == BlockState::ActivePendingFree;

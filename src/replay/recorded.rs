@@ -6,10 +6,12 @@
 
 use crate::base::{Cancelled, Progress};
 use crate::model::{
-    Annotation, AnnotationMark, BlockState, DeviceId, DeviceMemory, MarkStage, Position, Segment, SegmentId, Snapshot, Trace,
+    AllocationFlags, Annotation, AnnotationMark, BlockState, DeviceId, DeviceMemory, EventIdx, MarkStage, Missing, PoolId,
+    Position, Segment, SegmentId, SizeClass, Snapshot, StackId, Trace,
 };
 use crate::replay::builder::{BlockRecord, SegmentRecord, SnapshotBuilder};
 use crate::replay::checkpoint::Replay;
+use crate::replay::state::StateBlock;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
@@ -54,7 +56,7 @@ impl Cut {
 /// First and last time of the events behind `from` up to `to`; for a window without events the time of the last event
 /// before it, which is what the state at that position belongs to.
 fn times_of(memory: &DeviceMemory, from: Position, to: Position) -> Option<(i64, i64)> {
-    let mut times = (from.0..to.0).filter_map(|event| memory.trace.time_us(crate::model::EventIdx(event)));
+    let mut times = (from.0..to.0).filter_map(|event| memory.trace.time_us(EventIdx(event)));
     match times.next() {
         Some(first) => Some((first, times.last().unwrap_or(first))),
         // Nothing happens in it: everything later than this stays out of other devices too.
@@ -81,7 +83,7 @@ pub fn window(snapshot: &Snapshot, cuts: &[Cut], progress: &Progress) -> Result<
         let replay = Replay::new(memory);
         builder.marks.extend(marks(memory, cut));
         let record = builder.device(memory.ordinal);
-        record.segments = segments_at(memory, &replay, cut.to);
+        record.segments = segments_at(memory, &replay, cut.to, cut.is_whole(memory));
         record.segments_known = true;
         record.trace = if cut.is_whole(memory) { memory.trace.clone() } else { slice(&memory.trace, cut) };
         if memory.start_stated || cut.from != Position::START {
@@ -99,9 +101,14 @@ fn slice(trace: &Trace, cut: &Cut) -> Trace {
 }
 
 /// The segments of a state as a dump states them: neighbouring pieces joined, blocks and gaps tiling each. Made-up
-/// segments are no part of it.
-pub fn segments_at(memory: &DeviceMemory, replay: &Replay, position: Position) -> Vec<SegmentRecord> {
+/// segments are no part of it, nor, in a dump `as_stated`, blocks of the trace's end that the source's dump did not hold.
+fn segments_at(memory: &DeviceMemory, replay: &Replay, position: Position, as_stated: bool) -> Vec<SegmentRecord> {
     let state = replay.state_at(memory, position);
+    let life = |block: &StateBlock| block.allocation.map(|id| memory.allocations.get(id));
+    let stated = |block: &StateBlock| life(block).is_none_or(|life| life.flags.has(AllocationFlags::SIZE_STATED));
+    // A source that states no blocks at all has no dump to be true to.
+    let as_stated =
+        as_stated && memory.coverage.lacks(Missing::End) && state.blocks.iter().any(|b| life(b).is_some() && stated(b));
     let named = state.segments.iter().filter(|segment| !segment.inferred);
     named
         .map(|segment| {
@@ -109,8 +116,8 @@ pub fn segments_at(memory: &DeviceMemory, replay: &Replay, position: Position) -
                 address: Some(block.address),
                 size: block.size,
                 requested: Some(block.requested),
-                state: block.state,
-                stack: block.allocation.map_or(crate::model::StackId::EMPTY, |id| memory.allocations.get(id).stack),
+                state: if as_stated && !stated(block) { BlockState::Inactive } else { block.state },
+                stack: life(block).map_or(StackId::EMPTY, |life| life.stack),
             });
             SegmentRecord {
                 address: segment.address,
@@ -177,10 +184,10 @@ fn start_at(memory: &DeviceMemory, replay: &Replay, position: Position) -> Vec<S
         address: life.address,
         size: 0,
         stream: life.stream,
-        pool: crate::model::PoolId::DEFAULT,
-        class: crate::model::SizeClass::Large,
+        pool: PoolId::DEFAULT,
+        class: SizeClass::Large,
         expandable: false,
-        stack: crate::model::StackId::ABSENT,
+        stack: StackId::ABSENT,
         blocks: vec![block],
         stated_totals: [None; 3],
     }));

@@ -20,8 +20,8 @@ pub mod page;
 mod page_facts;
 pub mod page_json;
 pub mod page_model;
-pub mod pictures;
 pub mod perfetto;
+pub mod pictures;
 pub mod png;
 pub mod pprof;
 #[expect(clippy::module_inception, reason = "every wing names its contract's file after itself")]

@@ -170,7 +170,13 @@ mod tests {
 
     #[test]
     fn messages_are_written_as_protobuf_has_them() {
-        for (number, bytes) in [(0, &[0][..]), (127, &[127]), (128, &[0x80, 1]), (300, &[0xac, 2]), (u64::MAX, &[255, 255, 255, 255, 255, 255, 255, 255, 255, 1])] {
+        for (number, bytes) in [
+            (0, &[0][..]),
+            (127, &[127]),
+            (128, &[0x80, 1]),
+            (300, &[0xac, 2]),
+            (u64::MAX, &[255, 255, 255, 255, 255, 255, 255, 255, 255, 1]),
+        ] {
             let mut out = Vec::new();
             varint(number, &mut out);
             assert_eq!(out, bytes);

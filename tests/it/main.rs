@@ -4,6 +4,7 @@ mod architecture;
 mod charts;
 mod cli;
 mod comfort;
+mod convert;
 mod display;
 mod engine;
 mod find;

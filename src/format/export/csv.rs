@@ -49,7 +49,7 @@ impl Exporter for CsvFile {
                 match cell {
                     Cell::Null => {}
                     Cell::Int(number) => line.push_str(&number.to_string()),
-                    Cell::Size(number) => line.push_str(&number.to_string()),
+                    Cell::Address(number) => line.push_str(&number.to_string()),
                     Cell::Truth(truth) => line.push_str(if *truth { "true" } else { "false" }),
                     Cell::Text(text) => quote(text, &mut line),
                     Cell::Stack(stack) => {
@@ -84,7 +84,9 @@ mod tests {
 
     #[test]
     fn cells_are_quoted_where_they_would_break_a_line() {
-        for (text, cell) in [("a b", "a b"), ("a,b", "\"a,b\""), ("say \"hi\"", "\"say \"\"hi\"\"\""), ("a\nb", "\"a\nb\""), ("", "")] {
+        for (text, cell) in
+            [("a b", "a b"), ("a,b", "\"a,b\""), ("say \"hi\"", "\"say \"\"hi\"\"\""), ("a\nb", "\"a\nb\""), ("", "")]
+        {
             let mut line = String::new();
             quote(text, &mut line);
             assert_eq!(line, cell);

@@ -15,10 +15,12 @@ use std::io::{self, Write};
 pub(crate) fn write_pickle(snapshot: &Snapshot, out: &mut dyn Write, progress: &Progress) -> Result<(), ExportError> {
     let records = recorded::recorded(snapshot, progress)?;
     progress.stage("writing", 0)?;
-    serde_pickle::to_writer(&mut &mut *out, &Segments(&records), serde_pickle::SerOptions::new()).map_err(|error| match error {
-        serde_pickle::Error::Io(error) => ExportError::Io(error),
-        error => ExportError::Writer(error.to_string()),
-    })?;
+    serde_pickle::to_writer(&mut &mut *out, &Segments(&records), serde_pickle::SerOptions::new()).map_err(
+        |error| match error {
+            serde_pickle::Error::Io(error) => ExportError::Io(error),
+            error => ExportError::Writer(error.to_string()),
+        },
+    )?;
     out.flush()?;
     Ok(())
 }
@@ -60,8 +62,7 @@ impl Serialize for Segment<'_> {
         let stacks = &records.stacks;
         let active = || segment.blocks.iter().filter(|block| block.state != BlockState::Inactive);
         let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0u64, u64::saturating_add);
-        let allocated =
-            sum(&mut active().filter(|block| block.state == BlockState::ActiveAllocated).map(|block| block.size));
+        let allocated = sum(&mut active().filter(|block| block.state == BlockState::ActiveAllocated).map(|block| block.size));
         let mut map = serializer.serialize_map(Some(12))?;
         map.serialize_entry("device", ordinal)?;
         map.serialize_entry("address", &segment.address)?;

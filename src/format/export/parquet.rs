@@ -84,7 +84,7 @@ fn schema(table: Table) -> String {
         let need = if *optional { "OPTIONAL" } else { "REQUIRED" };
         text.push_str(&match kind {
             Kind::Int | Kind::Stack => format!("{need} INT64 {name};\n"),
-            Kind::Size => format!("{need} INT64 {name} (INTEGER(64,false));\n"),
+            Kind::Address => format!("{need} INT64 {name} (INTEGER(64,false));\n"),
             Kind::Truth => format!("{need} BOOLEAN {name};\n"),
             Kind::Text => format!("{need} BINARY {name} (STRING);\n"),
             Kind::Texts => {
@@ -119,15 +119,12 @@ impl Group {
     fn new(columns: &[Column]) -> Group {
         let columns = columns.iter().map(|column| {
             let values = match column.kind {
-                Kind::Int | Kind::Size | Kind::Stack => Values::Int(Vec::new()),
+                Kind::Int | Kind::Address | Kind::Stack => Values::Int(Vec::new()),
                 Kind::Truth => Values::Truth(Vec::new()),
                 Kind::Text | Kind::Texts => Values::Text(Vec::new()),
             };
             let list = column.kind == Kind::Texts;
-            let levels = Levels {
-                there: (column.optional || list).then(Vec::new),
-                begins: list.then(Vec::new),
-            };
+            let levels = Levels { there: (column.optional || list).then(Vec::new), begins: list.then(Vec::new) };
             (values, levels)
         });
         Group { columns: columns.collect(), rows: 0 }
@@ -146,7 +143,7 @@ impl Group {
                     there(1);
                 }
                 // The same 64 bits, which the column's annotation calls unsigned.
-                (Values::Int(values), Cell::Size(number)) => {
+                (Values::Int(values), Cell::Address(number)) => {
                     values.push(*number as i64);
                     there(1);
                 }

@@ -13,10 +13,10 @@ use crate::model::{
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A signed whole number.
+    /// A whole number; sizes too, so that they can be subtracted.
     Int,
-    /// An unsigned whole number.
-    Size,
+    /// An address: 64 bits without a sign.
+    Address,
     /// A truth value.
     Truth,
     /// A text.
@@ -41,7 +41,7 @@ pub(crate) struct Column {
 pub(crate) enum Cell<'a> {
     Null,
     Int(i64),
-    Size(u64),
+    Address(u64),
     Truth(bool),
     Text(&'a str),
     Stack(StackId),
@@ -69,9 +69,9 @@ const EVENTS: &[Column] = &[
     column("device", Kind::Int),
     column("event", Kind::Int),
     column("action", Kind::Text),
-    optional("address", Kind::Size),
-    column("size", Kind::Size),
-    optional("device_free", Kind::Size),
+    optional("address", Kind::Address),
+    column("size", Kind::Int),
+    optional("device_free", Kind::Int),
     column("stream", Kind::Int),
     optional("time_us", Kind::Int),
     optional("pool_a", Kind::Int),
@@ -85,9 +85,9 @@ const ALLOCATIONS: &[Column] = &[
     column("file", Kind::Text),
     column("device", Kind::Int),
     column("allocation", Kind::Int),
-    column("address", Kind::Size),
-    column("size", Kind::Size),
-    column("requested", Kind::Size),
+    column("address", Kind::Address),
+    column("size", Kind::Int),
+    column("requested", Kind::Int),
     column("size_stated", Kind::Truth),
     column("stream", Kind::Int),
     optional("segment", Kind::Int),
@@ -106,8 +106,8 @@ const SEGMENTS: &[Column] = &[
     column("file", Kind::Text),
     column("device", Kind::Int),
     column("segment", Kind::Int),
-    column("address", Kind::Size),
-    column("size", Kind::Size),
+    column("address", Kind::Address),
+    column("size", Kind::Int),
     column("stream", Kind::Int),
     column("pool_a", Kind::Int),
     column("pool_b", Kind::Int),
@@ -220,9 +220,9 @@ impl Walk<'_, '_> {
                     Some(named) => Cell::Text(snapshot.stacks.strings.get(named.value)),
                     None => Cell::Text(entry.action.name()),
                 },
-                if oom { Cell::Null } else { Cell::Size(entry.address) },
-                Cell::Size(entry.size),
-                if oom { Cell::Size(entry.address) } else { Cell::Null },
+                if oom { Cell::Null } else { Cell::Address(entry.address) },
+                size(entry.size),
+                if oom { size(entry.address) } else { Cell::Null },
                 Cell::Int(snapshot.streams.handle(entry.stream)),
                 int(entry.time_us),
                 pool_a,
@@ -245,9 +245,9 @@ impl Walk<'_, '_> {
                 self.file.clone(),
                 Cell::Int(i64::from(memory.ordinal)),
                 Cell::Int(i64::from(id.0)),
-                Cell::Size(life.address),
-                Cell::Size(life.size),
-                Cell::Size(life.requested),
+                Cell::Address(life.address),
+                size(life.size),
+                size(life.requested),
                 Cell::Truth(life.flags.has(AllocationFlags::SIZE_STATED)),
                 Cell::Int(self.snapshot.streams.handle(life.stream)),
                 int(segment.map(|_| i64::from(life.segment.0))),
@@ -267,15 +267,16 @@ impl Walk<'_, '_> {
     }
     fn segments(&mut self, memory: &DeviceMemory) -> Result<(), ExportError> {
         for (id, segment) in memory.segments.iter() {
-            let Segment { address, size, born, died, stream, pool, class, expandable, stack: made_at, inferred } = *segment;
+            let Segment { address, size: bytes, born, died, stream, pool, class, expandable, stack: made_at, inferred } =
+                *segment;
             let SegmentId(row) = id;
             let [pool_a, pool_b] = self.pool(pool);
             self.row(&[
                 self.file.clone(),
                 Cell::Int(i64::from(memory.ordinal)),
                 Cell::Int(i64::from(row)),
-                Cell::Size(address),
-                Cell::Size(size),
+                Cell::Address(address),
+                size(bytes),
                 Cell::Int(self.snapshot.streams.handle(stream)),
                 pool_a,
                 pool_b,
@@ -324,6 +325,10 @@ impl Walk<'_, '_> {
     }
 }
 
+/// Bytes; no real size passes 63 bits.
+fn size(bytes: u64) -> Cell<'static> {
+    Cell::Int(i64::try_from(bytes).unwrap_or(i64::MAX))
+}
 fn int(number: Option<i64>) -> Cell<'static> {
     number.map_or(Cell::Null, Cell::Int)
 }

@@ -86,9 +86,7 @@ pub(crate) fn write(
     if records.devices().any(|(_, record)| record.start.is_some()) {
         writer.tree.key("start_segments")?;
         writer.segments(
-            records
-                .devices()
-                .flat_map(|(ordinal, record)| record.start.iter().flatten().map(move |segment| (ordinal, segment))),
+            records.devices().flat_map(|(ordinal, record)| record.start.iter().flatten().map(move |segment| (ordinal, segment))),
         )?;
     }
     writer.tree.close_dict()?;
@@ -129,8 +127,7 @@ impl Writer<'_> {
     fn segment(&mut self, ordinal: i32, segment: &SegmentRecord) -> io::Result<()> {
         let active = || segment.blocks.iter().filter(|block| block.state != BlockState::Inactive);
         let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0u64, u64::saturating_add);
-        let allocated =
-            sum(&mut active().filter(|block| block.state == BlockState::ActiveAllocated).map(|block| block.size));
+        let allocated = sum(&mut active().filter(|block| block.state == BlockState::ActiveAllocated).map(|block| block.size));
         let requested = sum(&mut active().map(|block| block.requested.unwrap_or(block.size)));
         self.tree.open_dict()?;
         self.int("device", ordinal)?;
@@ -140,10 +137,13 @@ impl Writer<'_> {
         self.int("active_size", sum(&mut active().map(|block| block.size)))?;
         self.int("requested_size", requested)?;
         self.int("stream", self.streams.handle(segment.stream))?;
-        self.word("segment_type", match segment.class {
-            SizeClass::Small => "small",
-            SizeClass::Large => "large",
-        })?;
+        self.word(
+            "segment_type",
+            match segment.class {
+                SizeClass::Small => "small",
+                SizeClass::Large => "large",
+            },
+        )?;
         if self.release.since(1) {
             self.tree.key("segment_pool_id")?;
             self.tree.pair(self.pools.pair(segment.pool))?;
@@ -329,10 +329,13 @@ impl Writer<'_> {
     }
     fn mark(&mut self, mark: &crate::model::AnnotationMark) -> io::Result<()> {
         self.tree.open_dict()?;
-        self.word("stage", match mark.stage {
-            MarkStage::Start => "START",
-            MarkStage::End => "END",
-        })?;
+        self.word(
+            "stage",
+            match mark.stage {
+                MarkStage::Start => "START",
+                MarkStage::End => "END",
+            },
+        )?;
         self.tree.key("name")?;
         self.tree.shared_text(mark.name, self.stacks)?;
         self.int("device", mark.device)?;

@@ -168,8 +168,7 @@ impl Text<'_> {
         }
         let _ = writeln!(self.line, "stack {}", stack.0);
         for frame in frames {
-            let plain: String =
-                self.snapshot.stacks.line(*frame).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            let plain: String = self.snapshot.stacks.line(*frame).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
             let _ = writeln!(self.line, "  {plain}");
         }
     }

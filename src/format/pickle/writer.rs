@@ -10,8 +10,8 @@ use crate::model::{FrameId, StackId, StackTable};
 use rustc_hash::FxHashMap;
 use std::io::{self, Write};
 
-/// Memo numbers below this one are named in two bytes; they are kept for words.
-const WORDS: u32 = 256;
+/// Memo numbers below this one are kept for words; all of them are named in two bytes.
+const WORDS: u32 = 128;
 /// Bytes of a frame, about what Python writes at once.
 const FRAME_BYTES: usize = 64 << 10;
 /// Items of a list or dict that are set at once, as Python does it: a file that is cut off keeps what came before.
