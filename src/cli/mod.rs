@@ -7,6 +7,7 @@
 pub mod at;
 pub mod check;
 pub mod command;
+pub mod convert;
 pub mod diff;
 pub mod flame;
 pub mod info;
@@ -36,6 +37,7 @@ pub const COMMANDS: &[Command] = &[
     report::COMMAND,
     diff::COMMAND,
     whatif::COMMAND,
+    convert::COMMAND,
     check::COMMAND,
 ];
 

@@ -104,6 +104,8 @@ pub struct DeviceMemory {
     pub coverage: Coverage,
     /// Lives whose first sight in the trace is a free.
     pub unmatched_frees: u64,
+    /// The source states what there was before the first event: a window that was cut from a longer recording.
+    pub start_stated: bool,
 }
 
 /// An event that is about no allocation.

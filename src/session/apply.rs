@@ -149,6 +149,7 @@ impl Session {
             Command::LoadCategories(path) => self.load_categories(path),
             Command::UseBuiltInCategories => self.use_categories(None, Categories::built_in()),
             Command::SaveTable { path, params } => self.save_table(path, *params),
+            Command::ExportRecording { path, window, redact } => self.export_recording(path, window, redact),
             Command::ExportReport { path, moment, options } => self.export_report(path, moment, *options),
             Command::SavePicture { path, picture } => self.save_picture(path, picture),
             Command::OpenSource { file, line } => {

@@ -127,6 +127,15 @@ pub enum Command {
         /// How it looks and what it holds; its date is set when it is written.
         options: Box<ReportOptions>,
     },
+    /// Writes the recording in front for other tools.
+    ExportRecording {
+        /// Where to; the ending says what kind.
+        path: PathBuf,
+        /// Only what happened between two positions, with the states at both; none: everything.
+        window: Option<Range<Position>>,
+        /// Without paths and names.
+        redact: bool,
+    },
     /// Writes a table of blocks as CSV.
     SaveTable {
         /// Where to.

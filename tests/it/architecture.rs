@@ -38,12 +38,15 @@ const HOMES: &[(&str, &[&str])] = &[
     ("base64", &["format/", "report/html.rs"]),
     ("bzip2", &["format/source.rs"]),
     // The checksum of a log's records is that of gzip.
-    ("flate2", &["format/source.rs", "format/fsl/split.rs", "format/fsl/writer.rs"]),
+    ("flate2", &["format/source.rs", "format/fsl/split.rs", "format/fsl/writer.rs", "format/export/place.rs", "report/pprof.rs"]),
     ("liblzma", &["format/source.rs"]),
     // `open` itself maps the file, and looks into an archive for the member to read.
     ("memmap2", &["format/source.rs", "format/mod.rs"]),
     ("zip", &["format/source.rs", "format/mod.rs"]),
-    ("zstd", &["format/source.rs"]),
+    ("zstd", &["format/source.rs", "format/export/place.rs"]),
+    ("parquet", &["format/export/parquet.rs"]),
+    // One moment as a list of segments, which shares nothing; it has no memo, so traces are written by `pickle/writer.rs`.
+    ("serde_pickle", &["format/export/moment.rs"]),
     // The arrangement of tiles is a value of egui_tiles, which only the window knows.
     // The fields of a page are the names of its JSON.
     (
@@ -55,6 +58,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "report/overview.rs",
             "report/page_json.rs",
             "report/page_model.rs",
+            "report/perfetto.rs",
             "report/speedscope.rs",
             "report/whatif_json.rs",
             "report/why_json.rs",
@@ -69,6 +73,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "report/json.rs",
             "report/overview.rs",
             "report/page_json.rs",
+            "report/perfetto.rs",
             "report/speedscope.rs",
             "report/whatif_json.rs",
             "report/why_json.rs",
@@ -126,6 +131,7 @@ const WINGS: &[(&str, &str, &[&str])] = &[
         "IMPORTERS",
         &["importer", "error", "source", "assembly", "fields", "finish", "records", "version", "words", "foreign"],
     ),
+    ("format/export", "EXPORTERS", &["exporter", "json_tree", "moment", "place", "redact", "tables", "torch", "tree"]),
     (
         "report",
         "REPORTS",
@@ -156,6 +162,8 @@ const WINGS: &[(&str, &str, &[&str])] = &[
             "flame_svg",
             "folded",
             "memory_summary",
+            "perfetto",
+            "pprof",
             "speedscope",
         ],
     ),

@@ -5,6 +5,7 @@ mod capture_log;
 mod charts;
 mod cli;
 mod comfort;
+mod convert;
 mod cuts;
 mod diff;
 mod display;
