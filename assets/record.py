@@ -45,6 +45,8 @@ RING = 20000
 TRACKER_RING = 10000
 # Entries of our own ring, 64 bytes each: a quarter of a second at a million events a second.
 TRACKER_ENTRIES = 1 << 18
+# Entries that are turned into records at once.
+TURN = 200
 # Events that must agree before the tracker is believed.
 PROOF = 16
 
@@ -64,9 +66,14 @@ class Log:
         self.path = path
         self.lock = threading.RLock()
         flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        if not is_pipe(path):
+        if is_pipe(path):
+            # Without a reader this fails; the job would wait otherwise.
+            flags |= getattr(os, "O_NONBLOCK", 0)
+        else:
             flags |= os.O_CREAT | os.O_EXCL
         self.fd = os.open(path, flags, 0o644)
+        if hasattr(os, "set_blocking"):
+            os.set_blocking(self.fd, True)
         self.size = 0
         self.dead = None
         self.texts, self.frames, self.stacks, self.pools = {}, {}, {(): EMPTY_STACK}, {}
@@ -387,6 +394,9 @@ class Ring:
     def tick(self):
         """Fetches when enough waits; gives the seconds until the next look."""
         now = time.monotonic()
+        if not self.whole and not self.last:
+            # What is there already is a state; it is to be as old as possible.
+            self.fetch()
         waiting = self.waiting()
         since = now - self.last
         # What is fetched may cost a third of the time at most, whatever is lost by that.
@@ -461,7 +471,13 @@ class Ring:
 
     def write(self, followed, number, entries, names):
         log, stack, pack, actions, out, extras = self.log, names.stack, EVENT.pack, ACTIONS, [], []
+        turn = 0
         for entry in entries:
+            turn += 1
+            if turn == TURN:
+                # The job's threads come first: they would wait five milliseconds each time otherwise.
+                turn = 0
+                time.sleep(0.00005)
             action = actions.get(entry["action"], 255)
             if action == SNAPSHOT and followed.own:
                 followed.own -= 1
@@ -489,6 +505,9 @@ def key(entry):
 class Fetched:
     """A snapshot, with Python's collector off for as long as it lives: walking it is most of the cost."""
 
+    # Called once, with the first snapshot.
+    on_first = None
+
     def __init__(self, allocator):
         self.allocator = allocator
 
@@ -500,6 +519,9 @@ class Fetched:
         except BaseException:
             self.__exit__()
             raise
+        if Fetched.on_first is not None:
+            first, Fetched.on_first = Fetched.on_first, None
+            first(self.snapshot)
         return self.snapshot
 
     def __exit__(self, *_):
@@ -538,7 +560,8 @@ class Tracker:
         self.named = set()
         self.began = time.monotonic()
         self.dropped, self.total = 0, 0
-        self.own = {}
+        # Snapshot entries: those that our own fetches left and that were not written yet, and all that passed.
+        self.own, self.passed = 0, 0
         self.cost, self.last_fetch = 0.0, 0.0
         self.credit = 0.2
         self.unnamed = False
@@ -706,30 +729,31 @@ class Tracker:
         return min(0.05, max(0.01, 0.4 * self.size / rate if rate else 1.0)) if self.with_stacks else 0.05
 
     def write(self, data):
-        """Hands events to the log, without the snapshot entries that our own fetches left."""
-        if not data:
-            return
-        actions = data[0::EVENT.size]
-        if self.own and SNAPSHOT in actions:
-            parts, begin = [], 0
-            for row, action in enumerate(actions):
-                if action == SNAPSHOT:
-                    device = data[row * EVENT.size + 1]
-                    if self.own.get(device):
-                        self.own[device] -= 1
-                        parts.append(data[begin * EVENT.size:row * EVENT.size])
-                        begin = row + 1
-            parts.append(data[begin * EVENT.size:])
+        """Hands events to the log, without the snapshot entries that our own fetches left. A snapshot leaves one of each
+        device, in their order, all under the number of the first."""
+        marks = markers(data)
+        if marks:
+            parts, begin, devices = [], 0, max(1, self.recorder.device_count)
+            for at in marks:
+                device = self.passed % devices
+                self.passed += 1
+                parts.append(data[begin:at])
+                begin = at + EVENT.size
+                if self.own:
+                    self.own -= 1
+                else:
+                    parts.append(data[at:at + 1] + bytes([device]) + data[at + 2:begin])
+            parts.append(data[begin:])
             data = b"".join(parts)
-        self.log.events(data)
+        if data:
+            self.log.events(data)
 
     def fetch(self, state=None):
         """Lays a snapshot on the stream: proves it, names its stacks, and places a state in it."""
         began = time.perf_counter()
         with Fetched(self.allocator) as snapshot:
             self.cost_of_call = time.perf_counter() - began
-            for number in range(len(snapshot["device_traces"])):
-                self.own[number] = self.own.get(number, 0) + 1
+            self.own += len(snapshot["device_traces"])
             data = self.drain()
             self.keep(data)
             self.lay(snapshot, data, state)
@@ -741,23 +765,21 @@ class Tracker:
         self.unnamed = False
         if not self.proven:
             self.tries += 1
-        agreed, used, places = True, 0, {}
+        devices = len(snapshot["device_traces"])
+        marks = markers(self.recent)[-devices:]
+        if len(marks) < devices:
+            raise Disagreement("a snapshot left no entry in what the tracker gave")
+        places, used = dict(enumerate(marks)), 0
         for number, trace in enumerate(snapshot["device_traces"]):
-            rows = self.rows_of(number)
-            if self.history_off:
-                # Nothing is to be compared; only our own entry is looked for.
-                markers = [row for row in rows if self.recent[row] == SNAPSHOT]
-                if markers:
-                    places[number] = markers[-1]
+            # With the history off nothing is to be compared.
+            trace = [entry for entry in trace if entry["action"] != "snapshot"] if not self.history_off else None
+            if not trace:
                 continue
-            place = self.align(trace, rows)
-            if place is None:
-                agreed = agreed and not trace
-                continue
-            places[number] = rows[place[1]]
-            used += self.compare(trace, rows, place, names)
-        if not agreed:
-            raise Disagreement("a snapshot does not agree with what the tracker gave")
+            rows = self.rows_of(number, marks[number])
+            at = self.align(trace, rows)
+            if at is None:
+                raise Disagreement("a snapshot does not agree with what the tracker gave")
+            used += self.compare(trace, rows, at, names)
         self.log.definitions()
         if not self.proven:
             if not used:
@@ -788,15 +810,11 @@ class Tracker:
         """The recording begins at our snapshot: what came before is in its state. Gives what came behind it."""
         for number in range(len(snapshot["device_traces"])):
             state_of(self.log, names, snapshot["segments"], number, AT_START)
-        rows = len(held) // EVENT.size
-        behind, begun = [], {}
-        for row in range(rows):
-            at = row * EVENT.size
-            if begun.get(held[at + 1]):
-                behind.append(held[at:at + EVENT.size])
-            elif held[at] == SNAPSHOT:
-                begun[held[at + 1]] = True
-        self.own = {}
+        marks = markers(held)[-len(snapshot["device_traces"]):]
+        behind = [row for at in range(0, len(held), EVENT.size) for row in (held[at:at + EVENT.size],)
+                  if row[0] != SNAPSHOT and row[1] < len(marks) and marks[row[1]] < at]
+        self.own = 0
+        self.passed += len(markers(held))
         return b"".join(behind)
 
     def place(self, snapshot, data, places, names, state):
@@ -813,38 +831,30 @@ class Tracker:
             if number not in places:
                 state_of(self.log, names, snapshot["segments"], number, state)
 
-    def rows_of(self, device):
-        """Where the events of a device begin in what is remembered."""
+    def rows_of(self, device, end):
+        """Where the events of a device lie in what is remembered, up to a place; without snapshot entries."""
         size = EVENT.size
-        devices = self.recent[1::size]
+        devices, actions = self.recent[1:end:size], self.recent[0:end:size]
         if devices.count(device) == len(devices):
-            return range(0, len(self.recent), size)
-        return [row * size for row, of in enumerate(devices) if of == device]
+            rows = list(range(0, len(devices) * size, size))
+            for at in reversed(markers(self.recent[:end])):
+                del rows[at // size]
+            return rows
+        return [row * size for row, of in enumerate(devices) if of == device and actions[row] != SNAPSHOT]
 
     def align(self, trace, rows):
-        """The place in the stream where the fetch ends: (rows before our snapshot entry, that entry's row)."""
-        if not trace or not rows:
-            return None
-        recent, snapshots = self.recent, 0
+        """The row in which the fetch ends: a few may have come between it and its snapshot entry."""
+        recent = self.recent
         last, before = quad(trace[-1]), [quad(entry) for entry in trace[-9:-1]]
-        marker = len(rows) - 1
-        while marker >= 0:
-            if recent[rows[marker]] == SNAPSHOT:
-                for race in range(min(256, marker)):
-                    at = marker - 1 - race
-                    if quad_at(recent, rows[at]) == last:
-                        if all(at - 1 - i >= 0 and quad_at(recent, rows[at - 1 - i]) == before[-1 - i]
-                               for i in range(min(len(before), at))):
-                            return (at, marker)
-                snapshots += 1
-                if snapshots > 3:
-                    break
-            marker -= 1
+        for race in range(min(256, len(rows))):
+            at = len(rows) - 1 - race
+            if quad_at(recent, rows[at]) == last:
+                if all(quad_at(recent, rows[at - 1 - i]) == before[-1 - i] for i in range(min(len(before), at))):
+                    return at
         return None
 
-    def compare(self, trace, rows, place, names):
+    def compare(self, trace, rows, at, names):
         """Compares entry by entry, and names stacks. Tells how many agreed."""
-        at = place[0]
         count = min(len(trace), at + 1)
         recent, named, FIRST = self.recent, self.named, FIRST_TRACKER_STACK
         if self.proven:
@@ -958,6 +968,16 @@ class Disagreement(Exception):
     """What the tracker gave is not what a snapshot holds."""
 
 
+def markers(data):
+    """Where the snapshot entries lie."""
+    found, actions, row = [], data[0::EVENT.size], -1
+    while True:
+        row = actions.find(SNAPSHOT, row + 1)
+        if row < 0:
+            return found
+        found.append(row * EVENT.size)
+
+
 def quad(entry):
     address = entry.get("addr")
     if address is None:
@@ -1058,6 +1078,7 @@ class Recorder:
             self.allocator.observe_oom(self.out_of_memory)
         except Exception as error:
             self.log.note(1, "failures are not announced: %s" % describe(error))
+        Fetched.on_first = self.settings_known
         self.thread = threading.Thread(target=self.run, name="fragscope recorder", daemon=True)
         self.thread.start()
         atexit.register(self.stop)
@@ -1070,6 +1091,15 @@ class Recorder:
                 pass
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self.forked)
+
+    def patiently(self):
+        """Our lock, or not, where a log that takes nothing holds it: the job never waits long for it."""
+        return Patiently(self.lock, 5)
+
+    def settings_known(self, snapshot):
+        settings = snapshot.get("allocator_settings")
+        if settings is not None:
+            self.log.facts({"allocator_settings": settings})
 
     def guard_history(self):
         """A program that sets the history itself keeps its wishes, as far as ours allow."""
@@ -1084,7 +1114,9 @@ class Recorder:
             if isinstance(enabled, bool) or args:
                 self.log.note(0, "the program turned the history on in an older form; the recorder's settings stay")
                 return None
-            with self.lock:
+            with self.patiently() as free:
+                if not free:
+                    return None
                 self.guarded(self.way.tick)
                 if kwargs.get("max_entries", 0) < self.ring_size:
                     kwargs["max_entries"] = self.ring_size
@@ -1165,7 +1197,7 @@ class Recorder:
         else:
             # Nothing was written yet; what the ring still holds is.
             for number in range(self.device_count):
-                self.way.device(number).own = tracker.own.get(number, 0)
+                self.way.device(number).own = tracker.own // max(1, self.device_count)
             self.guarded(self.way.fetch)
 
     def give_up(self, why):
@@ -1202,14 +1234,14 @@ class Recorder:
         """Writes a whole snapshot beside the log."""
         self.saves += 1
         path = path or "%s.%d.pickle" % (self.base, self.saves)
-        self.guarded(self.way.tick)
         with Fetched(self.allocator) as snapshot:
-            for number in range(self.device_count):
-                if isinstance(self.way, Tracker):
-                    self.way.own[number] = self.way.own.get(number, 0) + 1
-                else:
+            if isinstance(self.way, Tracker):
+                self.way.own += len(snapshot["device_traces"])
+            else:
+                for number in range(len(snapshot["device_traces"])):
                     self.way.device(number).own += 1
             dump(snapshot, path)
+        self.guarded(self.way.tick)
         self.saved(reason, path)
         return path
 
@@ -1222,8 +1254,9 @@ class Recorder:
         """Called by the allocator before the exception unwinds: the state is still that of the failure."""
         if os.getpid() != self.pid or self.stopped or self.failed:
             return
-        with self.lock:
-            self.guarded(self.save_failure, device, wanted, total, free)
+        with self.patiently() as ours:
+            if ours:
+                self.guarded(self.save_failure, device, wanted, total, free)
 
     def save_failure(self, device, wanted, total, free):
         self.ooms += 1
@@ -1243,11 +1276,14 @@ class Recorder:
             self.finish("")
 
     def finish(self, why):
-        with self.lock:
+        with self.patiently() as ours:
             if self.stopped:
                 return
             self.stopped = True
             self.wake.set()
+            if not ours:
+                # The log's reader does not read; the job's end does not wait for it.
+                return
             if not self.failed:
                 self.guarded(self.finish_way)
                 if self.settings.get("exit_snapshot", True) and not self.failed:
@@ -1298,6 +1334,21 @@ class Recorder:
         except OSError:
             pass
         Tracker.library = None
+
+
+class Patiently:
+    """A lock that is waited for so many seconds at most."""
+
+    def __init__(self, lock, seconds):
+        self.lock, self.seconds = lock, seconds
+
+    def __enter__(self):
+        self.ours = self.lock.acquire(timeout=self.seconds)
+        return self.ours
+
+    def __exit__(self, *_):
+        if self.ours:
+            self.lock.release()
 
 
 def dump(snapshot, path):

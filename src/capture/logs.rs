@@ -21,6 +21,8 @@ pub fn of(out: &Path) -> Vec<PathBuf> {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(".rank") || rest.starts_with(".pid"))
         })
         .map(|(_, path)| path)
+        // A pipe is somebody's to read.
+        .filter(|path| path.is_file())
         .collect();
     found.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
     found
@@ -135,8 +137,9 @@ fn stem(out: &Path) -> Option<String> {
 }
 
 fn beside(out: &Path) -> Vec<(String, PathBuf)> {
-    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let folder = out.parent().unwrap_or(Path::new(""));
+    let looked_in = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let entries = std::fs::read_dir(looked_in).into_iter().flatten().flatten();
     entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), folder.join(entry.file_name()))).collect()
 }
 
