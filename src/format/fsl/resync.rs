@@ -30,7 +30,6 @@ struct Reserved {
 }
 
 /// What is live and what is reserved, by address.
-#[derive(Default)]
 struct Books {
     blocks: BTreeMap<u64, Block>,
     reserved: RangeMap<Reserved>,
@@ -69,7 +68,7 @@ fn range_of(address: u64, size: u64) -> std::ops::Range<u64> {
 
 impl Books {
     fn of(segments: &[SegmentRecord]) -> Books {
-        let mut books = Books::default();
+        let mut books = Books { blocks: BTreeMap::new(), reserved: RangeMap::new() };
         for segment in segments {
             let SegmentRecord { expandable, stream, stack, .. } = *segment;
             let pool = Some(segment.pool);
