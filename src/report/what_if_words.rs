@@ -4,7 +4,7 @@
 
 use crate::base::{Bytes, grouped};
 use crate::report::what_if::WhatIf;
-use crate::report::whatif_json::ScenarioRow;
+use crate::report::whatif_json::{ChangeNote, ScenarioRow};
 use crate::simulator::{AtFailure, EmptyCaches, FigureRange, Outcome, POLICIES, PolicyKind, Start, TieBreak};
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -104,6 +104,21 @@ pub fn rests_on<'a>(rows: impl IntoIterator<Item = &'a ScenarioRow>, what_if: &W
         text.push_str("Behind the first failure memory has no end: figures are of all that was recorded.\n");
     } else if rows.iter().any(|row| row.outcome.served_instead.is_some()) {
         text.push_str("Behind a failure that is served here the recording tells nothing: figures are up to there.\n");
+    }
+    let mut changes: Vec<&ChangeNote> = rows.iter().filter_map(|row| row.change.as_ref()).collect();
+    changes.dedup();
+    for change in &changes {
+        let _ = writeln!(
+            text,
+            "The job is changed: {} ({}). {}",
+            change.what.replace(char::is_control, " "),
+            change.bound,
+            change.assumption.replace(char::is_control, " ")
+        );
+    }
+    if !changes.is_empty() {
+        text.push_str("Streams, order and pools of the other requests stay as recorded.\n");
+        return text;
     }
     text.push_str(
         "Sizes, streams, order and pools of the requests stay as recorded; a program that reacts to failures or asks how much \

@@ -79,6 +79,14 @@ impl Session {
                     self.change_place(|place| (place.selection, place.range) = (vec![item], None));
                 }
             }
+            Command::SelectIn(id, device, item) => {
+                let document = self.documents.iter().find(|document| document.id == id);
+                let there = document.and_then(|document| Some((document.snapshot.devices.get(device)?, document)));
+                if there.is_some_and(|(memory, document)| is_in(item, memory, &document.snapshot.stacks)) {
+                    let place = self.workspace.places.entry((id, device)).or_default();
+                    (place.selection, place.range) = (vec![item], None);
+                }
+            }
             Command::SelectRange(range) => {
                 let Some(end) = self.front().map(|(_, _, memory)| memory.end()) else { return };
                 let range = range.start..range.end.min(end);
@@ -141,6 +149,7 @@ impl Session {
             Command::LoadCategories(path) => self.load_categories(path),
             Command::UseBuiltInCategories => self.use_categories(None, Categories::built_in()),
             Command::SaveTable { path, params } => self.save_table(path, *params),
+            Command::ExportRecording { path, window, redact } => self.export_recording(path, window, redact),
             Command::ExportReport { path, moment, options } => self.export_report(path, moment, *options),
             Command::SavePicture { path, picture } => self.save_picture(path, picture),
             Command::OpenSource { file, line } => {

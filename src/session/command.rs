@@ -66,6 +66,8 @@ pub enum Command {
     SetRows(Option<Range<f64>>),
     /// Selects one thing.
     Select(Item),
+    /// Selects one thing on a device of any document: what is compared with, for when it comes to the front.
+    SelectIn(DocumentId, DeviceId, Item),
     /// Selects a stretch of time.
     SelectRange(Range<Position>),
     /// Selects nothing.
@@ -124,6 +126,15 @@ pub enum Command {
         moment: Option<Moment>,
         /// How it looks and what it holds; its date is set when it is written.
         options: Box<ReportOptions>,
+    },
+    /// Writes the recording in front for other tools.
+    ExportRecording {
+        /// Where to; the ending says what kind.
+        path: PathBuf,
+        /// Only what happened between two positions, with the states at both; none: everything.
+        window: Option<Range<Position>>,
+        /// Without paths and names.
+        redact: bool,
     },
     /// Writes a table of blocks as CSV.
     SaveTable {

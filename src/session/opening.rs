@@ -70,7 +70,7 @@ pub(super) fn deliver_document(document: Document, cx: &JobContext<Message>) -> 
     let subject = Subject { snapshot: &snapshot, replays: &[] };
     if let Some(device) = snapshot.busiest_device() {
         let asked = Asked { subject, baseline: None, device };
-        let scope = Scope { document: id, generation: 0, device };
+        let scope = Scope::of(id, 0, device);
         deliver::<UsageTimeline>(&asked, scope, (), cx)?;
         deliver::<ClockOf>(&asked, scope, TimeAxis::Events, cx)?;
         cx.send(Message::FirstCurves(id, device));

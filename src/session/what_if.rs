@@ -323,7 +323,10 @@ impl Work {
             {
                 let scenario = Scenario { settings, ..base.clone() };
                 let range = placement_range(&self.what_if.asked, &scenario, progress)?;
-                rows.push((ScenarioRow { settings: conf, scenario, is_recorded, outcome, smallest: None, range }, None));
+                rows.push((
+                    ScenarioRow { settings: conf, scenario, is_recorded, outcome, smallest: None, range, change: None },
+                    None,
+                ));
             }
         } else {
             rows.push(self.row(text, chosen, form.smallest, progress)?);
@@ -376,7 +379,7 @@ impl Work {
         let range = placement_range(asked, &scenario, progress)?;
         let is_recorded = scenario.settings == self.what_if.recorded.settings;
         let end = self.snapshot.devices[self.device].end();
-        let row = ScenarioRow { settings, scenario, is_recorded, outcome, smallest, range };
+        let row = ScenarioRow { settings, scenario, is_recorded, outcome, smallest, range, change: None };
         Ok((row, Some(curve(over_time, end))))
     }
 }

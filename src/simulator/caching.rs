@@ -355,12 +355,8 @@ impl<D: Driver, J: Journal> Caching<D, J> {
     /// `get_free_block`: best fit within the stream; only the first candidate is examined for being oversize.
     fn find(&mut self, half: u32, stream: u64, size: u64) -> Option<u32> {
         let (key, block) = self.candidate(half, stream, size)?;
-        if let Some(limit) = self.settings.max_split_size {
-            let oversize = size < limit && limit <= key.size;
-            let wasteful = limit <= size && size.saturating_add(self.settings.max_non_split_rounding) <= key.size;
-            if oversize || wasteful {
-                return None;
-            }
+        if !self.settings.may_take(size, key.size) {
+            return None;
         }
         self.halves[half as usize].free.remove(&key);
         Some(block)

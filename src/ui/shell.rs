@@ -144,7 +144,7 @@ impl Shell {
         match self.export.show(ui, &cx) {
             Some((Export::Categories, path)) => cx.send(Command::LoadCategories(path)),
             // Tables ask by themselves.
-            Some((Export::Table(_), _)) | None => {}
+            Some((Export::Table(_) | Export::Recording, _)) | None => {}
         }
         if let Some(command) = self.report.show(ui, &cx) {
             cx.send(command);
@@ -221,6 +221,9 @@ impl Shell {
             ui.add_enabled_ui(open.is_some(), |ui| {
                 if item(ui, cx, "Export report…", "") {
                     self.act(ui, cx, Deed::ExportReport);
+                }
+                if item(ui, cx, "Export recording…", "") {
+                    self.act(ui, cx, Deed::ExportRecording);
                 }
                 if item(ui, cx, "Save a picture of this view…", "Ctrl+E") {
                     self.act(ui, cx, Deed::ExportView);
@@ -342,6 +345,7 @@ impl Shell {
             }
             Deed::Find => self.find.open(),
             Deed::ExportReport => self.report.open(cx),
+            Deed::ExportRecording => self.export.open(Export::Recording, cx),
             Deed::LoadCategories => self.export.open(Export::Categories, cx),
             Deed::ExportView => {
                 if let Some(id) = self.layout.view_at(ui.input(|input| input.pointer.hover_pos())) {

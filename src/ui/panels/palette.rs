@@ -22,6 +22,8 @@ pub enum Deed {
     ResetLayout,
     /// Opens the search over all views.
     Find,
+    /// Asks where to export the recording, or a stretch of it.
+    ExportRecording,
     /// Asks where to save the report.
     ExportReport,
     /// Asks how to save the picture of the view under the pointer.
@@ -141,6 +143,7 @@ fn all(session: &Session) -> Vec<(String, &'static str, Deed)> {
         }
         add("Close this file", "Ctrl+W", Deed::Send(Command::Close(document.id)));
         add("Export report…", "", Deed::ExportReport);
+        add("Export the recording for other tools…", "", Deed::ExportRecording);
         add("Save a picture of this view…", "Ctrl+E", Deed::ExportView);
     }
     add("Load categories…", "", Deed::LoadCategories);

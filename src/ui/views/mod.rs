@@ -3,6 +3,8 @@
 pub mod address_time;
 pub mod allocations;
 pub mod charts;
+pub mod compare;
+mod compare_parts;
 pub mod details;
 pub mod events;
 pub mod flame;
@@ -35,6 +37,7 @@ pub const VIEWS: &[ViewClass] = &[
     segments::CLASS,
     sizes::CLASS,
     spans::CLASS,
+    compare::CLASS,
     memory_summary::CLASS,
     address_time::CLASS,
     what_if::CLASS,

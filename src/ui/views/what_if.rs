@@ -56,7 +56,8 @@ const fn column(title: &'static str, width: f32, number: bool, help: &'static st
 
 const COLUMNS: [TableColumn; 10] = [
     column("No.", 24.0, true, "In the order in which they were tried"),
-    column("Settings", 270.0, false, "The settings string of the run"),
+    column("Settings", 190.0, false, "The settings string of the run"),
+    column("Ends", 170.0, false, "How the run ends"),
     column("Reserved", 110.0, true, "Most bytes taken from the driver"),
     column("Spare", 76.0, true, "What is left of the memory the allocator can hold where most is reserved"),
     column("Allocated", 76.0, true, "Most bytes of blocks in use"),
@@ -64,7 +65,6 @@ const COLUMNS: [TableColumn; 10] = [
     column("Retries", 52.0, true, "Requests for which the cache was given back before they were tried again"),
     column("Driver gave", 74.0, true, "Calls that took memory from the driver"),
     column("Took back", 68.0, true, "Calls that gave memory back to the driver"),
-    column("Ends", 240.0, false, "How the run ends"),
 ];
 
 impl View for WhatIfView {
@@ -347,6 +347,7 @@ fn cells(row: &Try) -> Vec<TableCell> {
     vec![
         TableCell::number(row.number.to_string()),
         TableCell::text(name_of(row)),
+        TableCell::text(words::end(&row.row.outcome, range)),
         bytes(counters.reserved.peak, range.map(|range| &range.reserved)),
         row.row.spare().map_or_else(|| TableCell::number("no end").weak(), TableCell::bytes),
         bytes(counters.allocated.peak, range.map(|range| &range.allocated)),
@@ -354,7 +355,6 @@ fn cells(row: &Try) -> Vec<TableCell> {
         count(counters.retries, range.map(|range| &range.retries)),
         count(counters.device_allocs, range.map(|range| &range.device_allocs)),
         count(counters.device_frees, range.map(|range| &range.device_frees)),
-        TableCell::text(words::end(&row.row.outcome, range)),
     ]
 }
 
@@ -377,14 +377,14 @@ fn sort(rows: &mut [&Try], by: TableSort) {
     let key = |row: &Try| {
         let counters = &row.row.outcome.counters;
         match by.column {
-            2 => counters.reserved.peak,
-            3 => row.row.spare().unwrap_or(u64::MAX),
-            4 => counters.allocated.peak,
-            5 => counters.segments.peak,
-            6 => counters.retries,
-            7 => counters.device_allocs,
-            8 => counters.device_frees,
-            9 => row.row.outcome.failure.map_or(u64::MAX, |failure| u64::from(failure.event.0)),
+            3 => counters.reserved.peak,
+            4 => row.row.spare().unwrap_or(u64::MAX),
+            5 => counters.allocated.peak,
+            6 => counters.segments.peak,
+            7 => counters.retries,
+            8 => counters.device_allocs,
+            9 => counters.device_frees,
+            2 => row.row.outcome.failure.map_or(u64::MAX, |failure| u64::from(failure.event.0)),
             _ => u64::from(row.number),
         }
     };
