@@ -46,18 +46,23 @@ pub fn infer(
     warnings: &mut Warnings,
     progress: &Progress,
 ) -> Result<Lives, Cancelled> {
-    let DeviceRecord { mut trace, mut segments, segments_known, block_sizes } = record;
+    let DeviceRecord { mut trace, mut segments, segments_known, block_sizes, mut start } = record;
     progress.stage("pairing events", trace.len() as u64)?;
-    if let Some((ordered, runs)) = time_order::in_order(&trace) {
+    // A source that knows its blocks' sizes is no ring.
+    let ordered = if block_sizes.is_empty() { time_order::in_order(&trace) } else { None };
+    if let Some((ordered, runs)) = ordered {
         warnings.push(WarningKind::RingOutOfOrder, || format!("device {ordinal}: {runs} runs of events"));
         trace = ordered;
     }
     segments.sort_by_key(|segment| segment.address);
-    for segment in &mut segments {
+    for segment in segments.iter_mut().chain(start.iter_mut().flatten()) {
         segment.size = fitting(segment.address, segment.size);
     }
-    let pieces = pieces::infer(ordinal, &trace, &segments, segments_known, warnings);
+    let start_stated = start.is_some();
+    let start = start.unwrap_or_default();
+    let pieces = pieces::infer(ordinal, &trace, &start, &segments, segments_known, warnings);
     let mut pairing = Pairing::new(ordinal, &trace, &block_sizes, warnings);
+    pairing.begin_with(&start);
     pairing.walk(progress)?;
     pairing.tie_to_end(&segments, segments_known);
     let Pairing { rows, subjects, unmatched_frees, missing_at_end, .. } = pairing;
@@ -70,7 +75,16 @@ pub fn infer(
 
     let (segments, segment_ids) = in_order_of_birth(pieces.rows);
     let (allocations, subjects) = freeze(rows, subjects, &segment_ids);
-    let mut memory = DeviceMemory { ordinal, trace, allocations, segments, subjects, unmatched_frees, ..DeviceMemory::default() };
+    let mut memory = DeviceMemory {
+        ordinal,
+        trace,
+        allocations,
+        segments,
+        subjects,
+        unmatched_frees,
+        start_stated,
+        ..DeviceMemory::default()
+    };
     memory.trace.shrink_to_fit();
     check_snapshot_totals(&memory, warnings);
     Ok(Lives { memory, findings })
@@ -156,6 +170,34 @@ impl<'a> Pairing<'a> {
             has_requests: has(Action::FreeRequested),
             has_completions: has(Action::FreeCompleted),
             has_allocs: has(Action::Alloc),
+        }
+    }
+
+    /// Opens the lives that the source states for the start.
+    fn begin_with(&mut self, start: &[SegmentRecord]) {
+        for segment in start {
+            for (address, block) in addressed(segment).filter(|(_, block)| block.state != BlockState::Inactive) {
+                if self.seen.contains_key(&address) {
+                    let ordinal = self.ordinal;
+                    self.warnings
+                        .push(WarningKind::BadLayout, || format!("device {ordinal}, two blocks at 0x{address:x} at the start"));
+                    continue;
+                }
+                let pending = block.state == BlockState::ActivePendingFree;
+                self.open(Allocation {
+                    address,
+                    size: block.size,
+                    requested: block.requested.unwrap_or(block.size),
+                    born: Position::START,
+                    freed: if pending { Position::START } else { Position::NEVER },
+                    died: Position::NEVER,
+                    stream: segment.stream,
+                    segment: NO_PIECE,
+                    stack: block.stack,
+                    use_number: 0,
+                    flags: AllocationFlags::SIZE_STATED,
+                });
+            }
         }
     }
 
