@@ -55,8 +55,9 @@ pub fn hint(diff: &SnapshotDiff) -> Option<&'static str> {
     let moved: u128 = one_sided.clone().map(|row| u128::from(row.a.bytes) + u128::from(row.b.bytes)).sum();
     let all = u128::from(diff.a.totals.allocated) + u128::from(diff.b.totals.allocated);
     let both = [DiffSide::OnlyA, DiffSide::OnlyB].iter().all(|side| one_sided.clone().any(|row| row.side() == *side));
-    (!diff.ignore_lines && both && all < 2 * moved)
-        .then_some("Few stacks read alike on both sides. If lines moved between two versions of the program, compare without line numbers.")
+    (!diff.ignore_lines && both && all < 2 * moved).then_some(
+        "Few stacks read alike on both sides. If lines moved between two versions of the program, compare without line numbers.",
+    )
 }
 
 /// The verdict in two sentences: what grew and where; whether reserved memory follows and which side is more fragmented.

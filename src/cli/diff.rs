@@ -30,12 +30,7 @@ fn arguments(command: clap::Command) -> clap::Command {
         Arg::new(name).long(name).value_name("WHEN").value_parser(moment::of_word).help(help)
     };
     let device = |name: &'static str, help: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .value_name("D")
-            .allow_negative_numbers(true)
-            .value_parser(value_parser!(i32))
-            .help(help)
+        Arg::new(name).long(name).value_name("D").allow_negative_numbers(true).value_parser(value_parser!(i32)).help(help)
     };
     let command = command
         .about("Two files, or one file at two moments: what came, what went, what is more fragmented")
@@ -68,16 +63,17 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
         bail!("one file is compared with itself at another moment: name both with --a WHEN and --b WHEN, or name a second file");
     }
     let out = matches.get_one::<PathBuf>("out");
-    let form = match out {
-        Some(out) => {
-            let extension = out.extension().map(|extension| extension.to_string_lossy().into_owned()).unwrap_or_default();
-            let form = diff_of_extension(&extension);
-            Some(form.with_context(|| {
-                format!("no comparison is called {}: its ending must be one of {}", out.display(), kinds())
-            })?)
-        }
-        None => None,
-    };
+    let form =
+        match out {
+            Some(out) => {
+                let extension = out.extension().map(|extension| extension.to_string_lossy().into_owned()).unwrap_or_default();
+                let form = diff_of_extension(&extension);
+                Some(form.with_context(|| {
+                    format!("no comparison is called {}: its ending must be one of {}", out.display(), kinds())
+                })?)
+            }
+            None => None,
+        };
     let snapshot_a = opening::open(first)?;
     let opened = second.map(|second| opening::open(second)).transpose()?;
     let snapshot_b = opened.as_ref().unwrap_or(&snapshot_a);

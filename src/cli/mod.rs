@@ -27,8 +27,17 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// All subcommands, in the order of the help.
-pub const COMMANDS: &[Command] =
-    &[open::COMMAND, info::COMMAND, at::COMMAND, why::COMMAND, flame::COMMAND, report::COMMAND, diff::COMMAND, whatif::COMMAND, check::COMMAND];
+pub const COMMANDS: &[Command] = &[
+    open::COMMAND,
+    info::COMMAND,
+    at::COMMAND,
+    why::COMMAND,
+    flame::COMMAND,
+    report::COMMAND,
+    diff::COMMAND,
+    whatif::COMMAND,
+    check::COMMAND,
+];
 
 const ABOUT: &str = "Shows where GPU memory goes: opens PyTorch allocator snapshots and replays every segment and block.";
 const USAGE_HINT: &str = "Without a subcommand the files are opened in the window, as with `open`.";

@@ -55,7 +55,8 @@ fn header(out: &mut String, model: &DiffModel, colours: &mut Colours) {
     out.push_str("<header><h1>Two snapshots compared</h1><dl>");
     for (name, side, ink) in [("A", &model.a, INK_A), ("B", &model.b, INK_B)] {
         let patch = patch(ink, colours);
-        let _ = write!(out, "<div><dt>{patch} {name}</dt><dd title=\"{}\">{}</dd></div>", escaped(&side.file), escaped(&side.words));
+        let _ =
+            write!(out, "<div><dt>{patch} {name}</dt><dd title=\"{}\">{}</dd></div>", escaped(&side.file), escaped(&side.words));
     }
     out.push_str("</dl></header>");
     let [first, second] = &model.verdict;
@@ -77,7 +78,8 @@ fn patch(ink: Ink, colours: &mut Colours) -> String {
 fn states(out: &mut String, model: &DiffModel, compared: &Compared<'_>) {
     out.push_str("<section class=\"states\"><h2>The two states</h2><table><thead><tr><th>counter</th><th class=\"n\">A</th><th class=\"n\">B</th><th class=\"n\">B − A</th></tr></thead><tbody>");
     for [name, a, b, more] in DiffModel::figure_rows(&compared.diff) {
-        let _ = write!(out, "<tr><td>{name}</td><td class=\"n\">{a}</td><td class=\"n\">{b}</td><td class=\"n\">{more}</td></tr>");
+        let _ =
+            write!(out, "<tr><td>{name}</td><td class=\"n\">{a}</td><td class=\"n\">{b}</td><td class=\"n\">{more}</td></tr>");
     }
     out.push_str("</tbody></table>");
     if !model.pools.is_empty() {

@@ -78,7 +78,10 @@ fn page(model: &DiffModel, compared: &Compared<'_>) -> String {
         if rows.is_empty() {
             continue;
         }
-        let _ = writeln!(out, "\n<details><summary>{name}</summary>\n\n| size | A | B | bytes in A | in B |\n| --- | ---: | ---: | ---: | ---: |");
+        let _ = writeln!(
+            out,
+            "\n<details><summary>{name}</summary>\n\n| size | A | B | bytes in A | in B |\n| --- | ---: | ---: | ---: | ---: |"
+        );
         for row in rows {
             let (count_a, count_b) = (grouped(row.count_a), grouped(row.count_b));
             let (bytes_a, bytes_b) = (Bytes(row.bytes_a), Bytes(row.bytes_b));

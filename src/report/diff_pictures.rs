@@ -65,8 +65,7 @@ pub fn bars(gaps: &[ClassInfo], segments: &[ClassInfo], width_pt: f32, height_pt
     {
         let bars: Vec<(String, [u64; 2])> =
             rows.iter().map(|row| (Bytes(row.from).to_string(), [row.bytes_a, row.bytes_b])).collect();
-        let input =
-            PairedBarsInput { title, bars: &bars, unit: Unit::Bytes, hovered: None, width_pt: half - 8.0, height_pt };
+        let input = PairedBarsInput { title, bars: &bars, unit: Unit::Bytes, hovered: None, width_pt: half - 8.0, height_pt };
         drawing.append(paired_bars::draw(&input), (half + 8.0) * place as f32, 0.0);
     }
     Some(drawing)

@@ -2,9 +2,7 @@
 //!
 //! Always: tree and tables are of one comparison, however fast the moments change.
 
-use crate::analysis::{
-    Asked, DiffParams, FlameDirection, FlameTree, Query, SnapshotDiff,
-};
+use crate::analysis::{Asked, DiffParams, FlameDirection, FlameTree, Query, SnapshotDiff};
 use crate::base::{Cancelled, HeapSize, Progress};
 use crate::chart::{FlameColour, FlameInks};
 use crate::report::diff_model::flame_of;

@@ -78,8 +78,7 @@ fn differences_add_up_and_are_those_of_the_states() {
             left.retain(|_, (a, b)| a != b);
             assert_eq!(diff.by_stack.len(), left.len(), "{name}");
             for row in &diff.by_stack {
-                let frames: Vec<String> =
-                    diff.stacks.frames(row.stack).iter().map(|frame| diff.stacks.line(*frame)).collect();
+                let frames: Vec<String> = diff.stacks.frames(row.stack).iter().map(|frame| diff.stacks.line(*frame)).collect();
                 let held = ((row.a.bytes, row.a.count), (row.b.bytes, row.b.count));
                 assert_eq!(left.get(&frames), Some(&held), "{name}: {frames:?}");
                 let in_sizes = diff.by_size.iter().filter(|other| other.stack == row.stack);
@@ -194,8 +193,7 @@ fn shown(window: &mut Window_<'_>, ignore_lines: bool) -> std::sync::Arc<fragsco
         Answer::Ready(usage) => usage.allocated.peak().0,
         other => panic!("not there: {:?}", other.status()),
     };
-    let params =
-        DiffParams { device_a, at_a: peak(other, device_a), at_b: peak(front, device), ignore_lines };
+    let params = DiffParams { device_a, at_a: peak(other, device_a), at_b: peak(front, device), ignore_lines };
     match session.ask_about::<ComparisonOf>("compare", (front, device), Some((other, device_a)), (params, true)) {
         Answer::Ready(comparison) => comparison,
         other => panic!("the view has not asked for it: {:?}", other.status()),

@@ -3,11 +3,11 @@
 use crate::analysis::diff_words::{signed, signed_count};
 use crate::analysis::{ClassDiff, DiffRow, DiffSide, FlameLabel, FlameNodeId, FlameTree, SnapshotDiff};
 use crate::base::{Bytes, counted, grouped};
+use crate::chart::Unit;
 use crate::chart::block_words::{no_stack, telling_line};
 use crate::chart::flame::{self, FlameHit, FlameInput};
 use crate::chart::flame_words::{describe, exact_value};
 use crate::chart::paired_bars::{self, PairedBarsInput};
-use crate::chart::Unit;
 use crate::chart::text::own_frames;
 use crate::model::{DeviceId, Item, StackId};
 use crate::paint;
@@ -37,10 +37,13 @@ enum Page {
     Flame,
     States,
     Bars,
+    /// The curves, where they have no place of their own.
+    Curves,
 }
 
 impl Page {
-    const ALL: [(Page, &'static str); 5] = [
+    const ALL: [(Page, &'static str); 6] = [
+        (Page::Curves, "Over time"),
         (Page::Stacks, "By stack"),
         (Page::Sizes, "By stack and size"),
         (Page::Flame, "Flame"),
@@ -101,24 +104,27 @@ const COLUMNS: [TableColumn; 8] = [
 ];
 
 /// The page of stacks has no sizes.
-const STACK_COLUMNS: [TableColumn; 7] =
-    [COLUMNS[0], COLUMNS[1], COLUMNS[2], COLUMNS[3], COLUMNS[4], COLUMNS[5], COLUMNS[7]];
+const STACK_COLUMNS: [TableColumn; 7] = [COLUMNS[0], COLUMNS[1], COLUMNS[2], COLUMNS[3], COLUMNS[4], COLUMNS[5], COLUMNS[7]];
 
 impl Pages {
     pub(super) fn show(&mut self, ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>) {
-        self.bar(ui, cx, shown);
         match self.page {
-            Page::Stacks | Page::Sizes => self.rows(ui, cx, shown),
+            // A tile that grew shows the curves above, and below them the rows.
+            Page::Stacks | Page::Sizes | Page::Curves => self.rows(ui, cx, shown),
             Page::Flame => self.flame(ui, cx, shown),
             Page::States => states(ui, cx, &shown.comparison.diff),
             Page::Bars => bars(ui, cx, &shown.comparison.diff),
         }
     }
 
-    fn bar(&mut self, ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>) {
+    /// The pages to choose from, and what belongs to the one that is shown; whether that is the curves.
+    pub(super) fn bar(&mut self, ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>, with_curves: bool) -> bool {
+        if self.page == Page::Curves && !with_curves {
+            self.page = Page::Stacks;
+        }
         ui.horizontal_wrapped(|ui| {
             ui.add_space(2.0 * UNIT);
-            for (page, name) in Page::ALL {
+            for (page, name) in Page::ALL.into_iter().filter(|(page, _)| with_curves || *page != Page::Curves) {
                 if ui.selectable_label(self.page == page, name).clicked() {
                     (self.page, self.table) = (page, Table::default());
                 }
@@ -136,9 +142,10 @@ impl Pages {
                         self.focus.clear();
                     }
                 }
-                Page::States | Page::Bars => {}
+                Page::States | Page::Bars | Page::Curves => {}
             }
         });
+        self.page == Page::Curves
     }
 
     fn filters(&mut self, ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>) {
@@ -221,8 +228,7 @@ impl Pages {
         }
         let selected = selected(cx, shown);
         let with_size = self.page == Page::Sizes;
-        let content =
-            TableContent { name: "differences", columns: columns(self.page), sort: self.sort, rows: order.len() };
+        let content = TableContent { name: "differences", columns: columns(self.page), sort: self.sort, rows: order.len() };
         let touch = self.table.show(ui, cx, &content, |place| {
             let row = &rows[order[place]];
             let mut cells = vec![
@@ -446,7 +452,9 @@ fn states(ui: &mut Ui, cx: &Cx<'_>, diff: &SnapshotDiff) {
                 });
                 ui.add_space(3.0 * UNIT);
                 if diff.settings.is_empty() {
-                    ui.label(RichText::new("The allocator's settings are the same, as far as the files tell.").color(cx.tokens.weak));
+                    ui.label(
+                        RichText::new("The allocator's settings are the same, as far as the files tell.").color(cx.tokens.weak),
+                    );
                     return;
                 }
                 Grid::new("compared settings").spacing(vec2(6.0 * UNIT, 0.0)).min_row_height(ROW).show(ui, |ui| {
