@@ -18,7 +18,7 @@ use crate::ui::theme::{ROW, UNIT};
 use crate::ui::views::view::Cx;
 use crate::ui::widgets::canvas::{Gesture, canvas};
 use crate::ui::widgets::table::{Table, TableCell, TableColumn, TableContent, TableRow, TableSort, copy_buttons, lines};
-use egui::{Align, Grid, Layout, Rect, RichText, ScrollArea, TextEdit, Ui, UiBuilder, vec2};
+use egui::{Align, Grid, Label, Layout, Rect, RichText, ScrollArea, TextEdit, Ui, UiBuilder, vec2};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -129,7 +129,9 @@ impl Pages {
                     (self.page, self.table) = (page, Table::default());
                 }
             }
-            ui.separator();
+            if matches!(self.page, Page::Stacks | Page::Sizes | Page::Flame) {
+                ui.separator();
+            }
             match self.page {
                 Page::Stacks | Page::Sizes => self.filters(ui, cx, shown),
                 Page::Flame => {
@@ -168,7 +170,8 @@ impl Pages {
         }
         let order = self.order(shown);
         let sum: i128 = order.iter().map(|row| rows[*row].delta()).sum();
-        ui.label(RichText::new(format!("{}, {}", counted(order.len() as u64, "row"), signed(sum))).color(cx.tokens.weak));
+        let sum = format!("{}, {}", counted(order.len() as u64, "row"), signed(sum));
+        ui.add(Label::new(RichText::new(sum).color(cx.tokens.weak)).extend());
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.add_space(UNIT);
             copy_buttons(ui, "Copies the rows shown, exact", |csv| copied(diff, rows, &order, csv));
