@@ -5,8 +5,11 @@
 //! or a file that cannot be read. All but `open` work without a display.
 
 pub mod at;
+pub mod attach;
+pub mod capture;
 pub mod check;
 pub mod command;
+pub mod convert;
 pub mod diff;
 pub mod flame;
 pub mod info;
@@ -36,6 +39,9 @@ pub const COMMANDS: &[Command] = &[
     report::COMMAND,
     diff::COMMAND,
     whatif::COMMAND,
+    convert::COMMAND,
+    capture::COMMAND,
+    attach::COMMAND,
     check::COMMAND,
 ];
 

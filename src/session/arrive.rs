@@ -25,6 +25,7 @@ impl Session {
                 self.target = Some((number, path));
             }
             JobEvent::Delivered(Message::Categories(path, rules)) => self.use_categories(Some(path), rules),
+            JobEvent::Delivered(Message::Tries(delivery)) => self.arrive_tries(*delivery),
             JobEvent::Delivered(Message::Note { text, is_error }) => self.note(text, is_error),
             JobEvent::Ended { status, result } => self.job_ended(&status, result),
         }

@@ -27,6 +27,7 @@ pub mod pictures;
 pub mod samples;
 pub mod set_choice;
 pub mod source_file;
+pub mod what_if;
 pub mod workspace;
 
 pub use command::Command;
@@ -95,6 +96,7 @@ pub(crate) enum Message {
     Picture(PictureKey, Look, Raster),
     Target(PathBuf),
     Categories(PathBuf, Categories),
+    Tries(Box<what_if::Delivery>),
     Note { text: String, is_error: bool },
 }
 
@@ -109,6 +111,7 @@ impl std::fmt::Debug for Message {
             Message::Picture(..) => "Picture",
             Message::Target(_) => "Target",
             Message::Categories(..) => "Categories",
+            Message::Tries(_) => "Tries",
             Message::Note { .. } => "Note",
         })
     }
@@ -130,6 +133,7 @@ pub struct Session {
     commands: RefCell<Vec<Command>>,
     /// While something is drawn aside: whether anything it asked for is on its way.
     aside: Cell<Option<bool>>,
+    tries: BTreeMap<(DocumentId, DeviceId), what_if::Tries>,
     hovered: Option<Item>,
     hover_next: Cell<Option<Item>>,
     stepping: find::Stepping,
@@ -166,6 +170,7 @@ impl Session {
             pictures: RefCell::default(),
             commands: RefCell::default(),
             aside: Cell::default(),
+            tries: BTreeMap::new(),
             hovered: None,
             hover_next: Cell::new(None),
             stepping: find::Stepping::default(),

@@ -18,6 +18,8 @@ pub mod spans;
 pub mod usage;
 pub mod usage_header;
 pub mod view;
+pub mod what_if;
+pub mod what_if_form;
 pub mod why;
 
 pub use view::{Cx, View, ViewClass};
@@ -38,6 +40,7 @@ pub const VIEWS: &[ViewClass] = &[
     compare::CLASS,
     memory_summary::CLASS,
     address_time::CLASS,
+    what_if::CLASS,
     details::CLASS,
     why::CLASS,
 ];
