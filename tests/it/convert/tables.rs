@@ -115,6 +115,7 @@ def plain(snapshot):
     for segment in snapshot['segments']:
         for block in segment['blocks']:
             if block['state'] == 'inactive': block['requested_size'] = 0
+    snapshot['segments'].sort(key=lambda segment: (segment['device'], segment['address']))
     snapshot['external_annotations'].sort(key=lambda mark: (mark['time_us'], mark['name'], mark['stage']))
     return snapshot
 first, second = plain(pickle.loads(first)), plain(pickle.loads(second))
