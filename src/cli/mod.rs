@@ -8,6 +8,7 @@ pub mod at;
 pub mod check;
 pub mod command;
 pub mod convert;
+pub mod diff;
 pub mod flame;
 pub mod info;
 pub mod moment;
@@ -34,6 +35,7 @@ pub const COMMANDS: &[Command] = &[
     why::COMMAND,
     flame::COMMAND,
     report::COMMAND,
+    diff::COMMAND,
     whatif::COMMAND,
     convert::COMMAND,
     check::COMMAND,

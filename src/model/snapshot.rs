@@ -6,6 +6,7 @@ use crate::base::Column;
 use crate::model::allocation::Allocations;
 use crate::model::annotation::Annotation;
 use crate::model::coverage::Coverage;
+use crate::model::job::Job;
 use crate::model::pool::{Pools, Streams};
 use crate::model::segment::Segments;
 use crate::model::settings::AllocatorSettings;
@@ -31,6 +32,15 @@ pub struct Origin {
     pub kind: OriginKind,
     /// Which PyTorch wrote it, as far as its keys tell.
     pub written_by: Option<VersionRange>,
+}
+
+impl Origin {
+    /// The oldest release of PyTorch that may have written it: major and minor number; none where its keys do not tell.
+    pub fn at_least(&self) -> Option<(u32, u32)> {
+        let (major, rest) = self.written_by.as_ref()?.at_least.split_once('.')?;
+        let minor = rest.split('.').next()?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    }
 }
 
 /// What kind of source a snapshot has.
@@ -69,6 +79,8 @@ pub struct Snapshot {
     pub pools: Pools,
     /// The devices, GPUs by ordinal first, pinned host memory last.
     pub devices: Column<DeviceId, DeviceMemory>,
+    /// The job it is a recording of, where that is known.
+    pub job: Job,
     /// What was wrong in the input.
     pub warnings: Warnings,
 }

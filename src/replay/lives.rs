@@ -14,7 +14,7 @@ use crate::model::{
 use crate::replay::builder::{BlockRecord, DeviceRecord, SegmentRecord, note};
 use crate::replay::pieces::{self, Pieces};
 use crate::replay::{sizes, time_order};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 /// What came to light while pairing, for the judgement of coverage.
 #[derive(Clone, Debug, Default)]
@@ -46,23 +46,26 @@ pub fn infer(
     warnings: &mut Warnings,
     progress: &Progress,
 ) -> Result<Lives, Cancelled> {
-    let DeviceRecord { mut trace, mut segments, segments_known, mut start } = record;
+    let DeviceRecord { mut trace, mut segments, segments_known, block_sizes, mut start, start_is_exact } = record;
     progress.stage("pairing events", trace.len() as u64)?;
-    if let Some((ordered, runs)) = time_order::in_order(&trace) {
+    // A source that knows its blocks' sizes is no ring.
+    let ordered = if block_sizes.is_empty() { time_order::in_order(&trace) } else { None };
+    if let Some((ordered, runs)) = ordered {
         warnings.push(WarningKind::RingOutOfOrder, || format!("device {ordinal}: {runs} runs of events"));
         trace = ordered;
     }
     segments.sort_by_key(|segment| segment.address);
-    for segment in segments.iter_mut().chain(start.iter_mut().flatten()) {
+    for segment in segments.iter_mut().chain(&mut start) {
         segment.size = fitting(segment.address, segment.size);
     }
-    let start_stated = start.is_some();
-    let start = start.unwrap_or_default();
-    let pieces = pieces::infer(ordinal, &trace, &start, &segments, segments_known, warnings);
-    let mut pairing = Pairing::new(ordinal, &trace, warnings);
-    pairing.begin_with(&start);
+    let (exact, told) = if start_is_exact { (start, Vec::new()) } else { (Vec::new(), start) };
+    let mut pieces = pieces::infer(ordinal, &trace, &exact, &segments, segments_known, warnings);
+    pieces::tie_to_start(&mut pieces, &told, segments_known);
+    let mut pairing = Pairing::new(ordinal, &trace, &block_sizes, warnings);
+    pairing.begin_with(&exact);
     pairing.walk(progress)?;
     pairing.tie_to_end(&segments, segments_known);
+    pairing.tie_to_start(&told, segments_known);
     let Pairing { rows, subjects, unmatched_frees, missing_at_end, .. } = pairing;
 
     progress.stage("inferring sizes", trace.len() as u64)?;
@@ -80,7 +83,7 @@ pub fn infer(
         segments,
         subjects,
         unmatched_frees,
-        start_stated,
+        start_stated: start_is_exact,
         ..DeviceMemory::default()
     };
     memory.trace.shrink_to_fit();
@@ -127,6 +130,8 @@ pub(crate) const NO_PIECE: SegmentId = SegmentId(u32::MAX);
 struct Pairing<'a> {
     ordinal: i32,
     trace: &'a Trace,
+    /// The size of the block of each event, where the source knows it; empty where it knows none.
+    block_sizes: &'a [u64],
     warnings: &'a mut Warnings,
     rows: Vec<Allocation>,
     subjects: Vec<u32>,
@@ -134,8 +139,6 @@ struct Pairing<'a> {
     seen: FxHashMap<u64, Seen>,
     unmatched_frees: u64,
     missing_at_end: u64,
-    /// Lives that a block of the file's segments is tied to.
-    tied: FxHashSet<u32>,
     /// Which of the two free actions the recording holds at all: `skip_actions` can leave one out.
     has_requests: bool,
     has_completions: bool,
@@ -147,22 +150,24 @@ struct Seen {
     row: u32,
     uses: u32,
     open: bool,
+    /// A block of the file's segments is this life.
+    tied: bool,
 }
 
 impl<'a> Pairing<'a> {
-    fn new(ordinal: i32, trace: &'a Trace, warnings: &'a mut Warnings) -> Self {
+    fn new(ordinal: i32, trace: &'a Trace, block_sizes: &'a [u64], warnings: &'a mut Warnings) -> Self {
         let has = |action| trace.actions().contains(&action);
         let allocs = trace.actions().iter().filter(|action| **action == Action::Alloc).count();
         Self {
             ordinal,
             trace,
+            block_sizes,
             warnings,
             rows: Vec::with_capacity(allocs + allocs / 16),
             subjects: vec![NO_SUBJECT; trace.len()],
             seen: FxHashMap::default(),
             unmatched_frees: 0,
             missing_at_end: 0,
-            tied: FxHashSet::default(),
             has_requests: has(Action::FreeRequested),
             has_completions: has(Action::FreeCompleted),
             has_allocs: has(Action::Alloc),
@@ -235,9 +240,11 @@ impl<'a> Pairing<'a> {
         let i = event.0 as usize;
         let position = Position::after(event);
         let address = self.trace.addresses()[i];
+        let (size, mut flags) = self.stated_size(i);
+        flags.set(AllocationFlags::ALLOC_SEEN);
         let life = Allocation {
             address,
-            size: 0,
+            size,
             requested: self.trace.sizes()[i],
             born: position,
             freed: Position::NEVER,
@@ -246,7 +253,7 @@ impl<'a> Pairing<'a> {
             segment: NO_PIECE,
             stack: self.trace.stacks()[i],
             use_number: 0,
-            flags: AllocationFlags::ALLOC_SEEN,
+            flags,
         };
         if let Some(seen) = self.seen.get(&address).copied().filter(|seen| seen.open) {
             note(self.warnings, WarningKind::AlreadyLive, self.ordinal, event.0, "block allocated twice", address);
@@ -258,12 +265,20 @@ impl<'a> Pairing<'a> {
         self.subjects[i] = self.open(life);
     }
 
+    /// The size of the block an event is about, with the flag that says so; 0 without it where the source does not tell.
+    fn stated_size(&self, event: usize) -> (u64, AllocationFlags) {
+        match self.block_sizes.get(event).copied().unwrap_or(0) {
+            0 => (0, AllocationFlags::default()),
+            size => (fitting(self.trace.addresses()[event], size), AllocationFlags::SIZE_STATED),
+        }
+    }
+
     /// Adds a life and makes it the current one of its address.
     fn open(&mut self, life: Allocation) -> u32 {
         let row = self.rows.len() as u32;
         let uses = self.seen.get(&life.address).map_or(0, |seen| seen.uses + 1);
         self.rows.push(Allocation { use_number: uses, ..life });
-        self.seen.insert(life.address, Seen { row, uses, open: true });
+        self.seen.insert(life.address, Seen { row, uses, open: true, tied: false });
         row
     }
 
@@ -282,13 +297,13 @@ impl<'a> Pairing<'a> {
             }
         };
         self.unmatched_frees += 1;
-        let mut flags = AllocationFlags::default();
+        let (size, mut flags) = self.stated_size(i);
         if born != Position::START {
             flags.set(AllocationFlags::IMPLIED);
         }
         Some(self.open(Allocation {
             address,
-            size: 0,
+            size,
             requested: self.trace.sizes()[i],
             born,
             freed: Position::NEVER,
@@ -371,6 +386,48 @@ impl<'a> Pairing<'a> {
         }
     }
 
+    /// Ties what is older than the trace to the blocks that the source states for its start: their sizes and stacks are
+    /// known then, and where nothing states the end, those that no event is about are live throughout.
+    fn tie_to_start(&mut self, start: &[SegmentRecord], end_known: bool) {
+        if start.is_empty() {
+            return;
+        }
+        let older = self.rows.iter().enumerate().filter(|(_, life)| life.born == Position::START);
+        let older: FxHashMap<u64, u32> = older.map(|(row, life)| (life.address, row as u32)).collect();
+        for segment in start {
+            for (address, block) in addressed(segment).filter(|(_, block)| block.state != BlockState::Inactive) {
+                let requested = block.requested.unwrap_or(block.size);
+                let pending = block.state == BlockState::ActivePendingFree;
+                if let Some(row) = older.get(&address) {
+                    let life = &mut self.rows[*row as usize];
+                    if !life.flags.has(AllocationFlags::SIZE_STATED) {
+                        (life.size, life.requested, life.stream) = (block.size, requested, segment.stream);
+                        life.flags.set(AllocationFlags::SIZE_STATED);
+                    }
+                    if life.stack == StackId::ABSENT {
+                        life.stack = block.stack;
+                    }
+                } else if !end_known && !self.seen.contains_key(&address) {
+                    let mut flags = AllocationFlags::default();
+                    flags.set(AllocationFlags::SIZE_STATED);
+                    self.open(Allocation {
+                        address,
+                        size: block.size,
+                        requested,
+                        born: Position::START,
+                        freed: if pending { Position::START } else { Position::NEVER },
+                        died: Position::NEVER,
+                        stream: segment.stream,
+                        segment: NO_PIECE,
+                        stack: block.stack,
+                        use_number: 0,
+                        flags,
+                    });
+                }
+            }
+        }
+    }
+
     /// Compares what the file states of a segment with the sum of its blocks.
     fn check_totals(&mut self, segment: &SegmentRecord) {
         let sum = |wanted: &dyn Fn(&BlockRecord) -> bool, bytes: &dyn Fn(&BlockRecord) -> u64| -> u64 {
@@ -396,12 +453,13 @@ impl<'a> Pairing<'a> {
         let requested = block.requested.unwrap_or(block.size);
         match self.seen.get(&address).copied() {
             Some(seen) if seen.open => {
-                let life = &mut self.rows[seen.row as usize];
-                if !self.tied.insert(seen.row) {
+                if seen.tied {
                     let ordinal = self.ordinal;
                     self.warnings.push(WarningKind::BadLayout, || format!("device {ordinal}, two blocks at 0x{address:x}"));
                     return false;
                 }
+                self.seen.insert(address, Seen { tied: true, ..seen });
+                let life = &mut self.rows[seen.row as usize];
                 life.size = block.size;
                 life.requested = requested;
                 life.flags.set(AllocationFlags::SIZE_STATED);
@@ -436,7 +494,7 @@ impl<'a> Pairing<'a> {
                     use_number: 0,
                     flags,
                 });
-                self.tied.insert(row);
+                self.seen.entry(address).and_modify(|seen| seen.tied = seen.row == row);
                 true
             }
         }

@@ -49,7 +49,43 @@ pub fn infer(
         }
     }
     walk.tie_to_end(records, known);
+    walk.guess_classes();
     walk.pieces
+}
+
+/// Ties what is older than the trace to the segments that the source states for its start; where nothing states the
+/// end, those that no event is about are there throughout.
+pub fn tie_to_start(pieces: &mut Pieces, start: &[SegmentRecord], end_known: bool) {
+    let mut older: RangeMap<usize> = RangeMap::new();
+    for (row, piece) in pieces.rows.iter().enumerate().filter(|(_, piece)| piece.born == Position::START) {
+        older.insert(piece.address..piece.end(), row);
+    }
+    for record in start {
+        let range = record.address..record.address.saturating_add(record.size);
+        for (_, row) in older.overlapping(range.clone()) {
+            let piece = &mut pieces.rows[row];
+            (piece.stream, piece.pool, piece.class) = (record.stream, record.pool, record.class);
+            if piece.stack == StackId::ABSENT {
+                piece.stack = record.stack;
+            }
+            pieces.class_guessed[row] = false;
+        }
+        for hole in older.holes(range).into_iter().filter(|_| !end_known) {
+            pieces.rows.push(Segment {
+                address: hole.start,
+                size: hole.end - hole.start,
+                born: Position::START,
+                died: Position::NEVER,
+                stream: record.stream,
+                pool: record.pool,
+                class: record.class,
+                expandable: record.expandable,
+                stack: record.stack,
+                inferred: false,
+            });
+            pieces.class_guessed.push(false);
+        }
+    }
 }
 
 struct Walk<'a> {
@@ -216,6 +252,18 @@ impl Walk<'_> {
             for address in strays {
                 self.mismatch(Position(u32::MAX), "segment of the trace's end that the file does not hold", address);
             }
+        }
+    }
+
+    /// Mapped ranges of one half lie together: what was never seen mapped is of the half of the nearest that was.
+    fn guess_classes(&mut self) {
+        let rows = self.pieces.rows.iter().zip(&self.pieces.class_guessed);
+        let told: Vec<Segment> = rows.filter(|(row, guessed)| row.expandable && !**guessed).map(|(row, _)| *row).collect();
+        for (row, guessed) in self.pieces.rows.iter_mut().zip(&self.pieces.class_guessed) {
+            let distance =
+                |other: &&Segment| other.address.saturating_sub(row.end()).max(row.address.saturating_sub(other.end()));
+            let near = told.iter().filter(|other| *guessed && other.stream == row.stream).min_by_key(distance);
+            row.class = near.map_or(row.class, |near| near.class);
         }
     }
 

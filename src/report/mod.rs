@@ -5,6 +5,12 @@
 
 pub mod block_csv;
 mod compose;
+pub mod diff;
+mod diff_html;
+mod diff_markdown;
+pub mod diff_model;
+mod diff_page;
+mod diff_pictures;
 pub mod flame;
 pub mod flame_png;
 pub mod flame_svg;
@@ -26,11 +32,16 @@ pub mod png;
 pub mod pprof;
 #[expect(clippy::module_inception, reason = "every wing names its contract's file after itself")]
 pub mod report;
+mod sheet;
 pub mod speedscope;
 pub mod svg;
+pub mod what_if;
+pub mod what_if_given;
+pub mod what_if_words;
 pub mod whatif_json;
 pub mod why_json;
 
+pub use diff::{DIFFS, DiffReport, diff_of_extension};
 pub use flame::{FlameReport, FlameSubject};
 pub use page::render_report;
 pub use page_model::{PageModel, Printed};

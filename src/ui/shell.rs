@@ -1,6 +1,7 @@
 //! The frame around the views: menus, tabs, banner, tiles, scrubber, jobs, what lies on top.
 
 use crate::chart::Theme;
+use crate::session::what_if::WhatIfDeed;
 use crate::session::{Command, DocumentId, Session};
 use crate::ui::keys::{self, KeyDeed, Magnify};
 use crate::ui::panels::export::{Export, ExportDialog};
@@ -103,6 +104,9 @@ impl Shell {
             None => {}
         }
         self.play(ui, &cx);
+        if let Some(view) = cx.take_wanted_view(ui.ctx()) {
+            self.layout.show_view(view);
+        }
         if let Some((number, view)) = session.shown_set().filter(|(number, _)| self.shown_set < *number) {
             self.shown_set = number;
             self.layout.show_view(view);
@@ -156,6 +160,7 @@ impl Shell {
         MenuBar::new().ui(ui, |ui| {
             self.file_menu(ui, cx);
             self.view_menu(ui, cx);
+            self.what_if_menu(ui, cx);
             self.help_menu(ui, cx);
             ui.add_space(2.0 * UNIT);
             ui.separator();
@@ -303,6 +308,20 @@ impl Shell {
             if item(ui, cx, "All commands…", "Ctrl+P") {
                 self.palette.open();
             }
+        });
+    }
+
+    fn what_if_menu(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
+        ui.menu_button("What if", |ui| {
+            ui.add_enabled_ui(cx.session.front().is_some(), |ui| {
+                if item(ui, cx, "Other settings or another card…", "T") {
+                    self.layout.show_view("what-if");
+                }
+                if item(ui, cx, "Try all settings", "") {
+                    self.layout.show_view("what-if");
+                    cx.send(Command::WhatIf(WhatIfDeed::Sweep));
+                }
+            });
         });
     }
 

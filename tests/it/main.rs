@@ -1,10 +1,13 @@
 //! All integration tests in one binary, so that the window's libraries link once; one module a boundary.
 
 mod architecture;
+mod capture_log;
 mod charts;
 mod cli;
 mod comfort;
 mod convert;
+mod cuts;
+mod diff;
 mod display;
 mod engine;
 mod find;
@@ -16,14 +19,19 @@ mod hostile;
 mod memory_summary;
 mod moments;
 mod naive;
+mod pairs;
 mod picture;
 mod picture_views;
 mod report;
 mod samples;
+mod scenarios;
 mod sets;
 mod simulator;
 mod span_views;
 mod tables;
 mod truth;
+mod what_if_view;
+mod whatif;
 mod why;
 mod window;
+mod workload;

@@ -2,6 +2,7 @@
 
 use crate::chart::{ColourBy, Theme, TimeAxis};
 use crate::model::Position;
+use crate::session::what_if::WhatIfDeed;
 use crate::session::{Command, Session, samples::SAMPLES};
 use crate::ui::keys::Magnify;
 use crate::ui::panels::help::HelpPage;
@@ -123,6 +124,8 @@ fn all(session: &Session) -> Vec<(String, &'static str, Deed)> {
         if !session.find().text().is_empty() {
             add("End the search", "", Deed::Send(Command::SetFind(String::new())));
         }
+        add("What if: try the settings that are filled in", "", Deed::Send(Command::WhatIf(WhatIfDeed::Run)));
+        add("What if: try all settings", "", Deed::Send(Command::WhatIf(WhatIfDeed::Sweep)));
         for view in VIEWS {
             add(&format!("Show view: {}", view.title), "", Deed::ShowView(view.id));
         }
