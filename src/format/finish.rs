@@ -128,7 +128,9 @@ impl Assembly<'_> {
             }
             let Some((ordinal, segment)) = self.segments.get(state.number() as usize).cloned() else { continue };
             self.spend_rows(segment.blocks.len() / 4)?;
-            self.device(ordinal).start.get_or_insert_default().push(segment);
+            let device = self.device(ordinal);
+            device.start.push(segment);
+            device.start_is_exact = true;
         }
         Ok(())
     }

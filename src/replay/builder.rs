@@ -83,9 +83,12 @@ pub struct DeviceRecord {
     /// The size of the block that each event hands out or takes back, in bytes, 0 where it is not known; empty where
     /// none is, as in all files: they hold requested sizes only.
     pub block_sizes: Vec<u64>,
-    /// What there was before the first event, where the source states it (PyTorch's own files never do): one record a
-    /// piece of memory that the driver gave, with its active blocks. A record of no bytes holds blocks in no segment.
-    pub start: Option<Vec<SegmentRecord>>,
+    /// The segments before the first event, where the source states them: what is older than the trace.
+    pub start: Vec<SegmentRecord>,
+    /// `start` is all there was at that very event, cut from a snapshot: one record a piece of memory that the driver
+    /// gave, with its active blocks; a record of no bytes holds blocks in no segment. Else it may be from a little later
+    /// or earlier, and only tells of what the events show to be older.
+    pub start_is_exact: bool,
 }
 
 /// Collects what a source recorded and turns it into a [`Snapshot`].

@@ -43,7 +43,7 @@ pub fn judge(
                 if memory.start_stated {
                     gap(
                         Missing::Start,
-                        "recording began late, or a window was cut from a longer one",
+                        "a window was cut from a longer recording",
                         format!(
                             "Starts mid-run: {blocks} and {segments} are older than the trace; the file states them as they were."
                         ),

@@ -53,6 +53,41 @@ pub fn infer(
     walk.pieces
 }
 
+/// Ties what is older than the trace to the segments that the source states for its start; where nothing states the
+/// end, those that no event is about are there throughout.
+pub fn tie_to_start(pieces: &mut Pieces, start: &[SegmentRecord], end_known: bool) {
+    let mut older: RangeMap<usize> = RangeMap::new();
+    for (row, piece) in pieces.rows.iter().enumerate().filter(|(_, piece)| piece.born == Position::START) {
+        older.insert(piece.address..piece.end(), row);
+    }
+    for record in start {
+        let range = record.address..record.address.saturating_add(record.size);
+        for (_, row) in older.overlapping(range.clone()) {
+            let piece = &mut pieces.rows[row];
+            (piece.stream, piece.pool, piece.class) = (record.stream, record.pool, record.class);
+            if piece.stack == StackId::ABSENT {
+                piece.stack = record.stack;
+            }
+            pieces.class_guessed[row] = false;
+        }
+        for hole in older.holes(range).into_iter().filter(|_| !end_known) {
+            pieces.rows.push(Segment {
+                address: hole.start,
+                size: hole.end - hole.start,
+                born: Position::START,
+                died: Position::NEVER,
+                stream: record.stream,
+                pool: record.pool,
+                class: record.class,
+                expandable: record.expandable,
+                stack: record.stack,
+                inferred: false,
+            });
+            pieces.class_guessed.push(false);
+        }
+    }
+}
+
 struct Walk<'a> {
     ordinal: i32,
     pieces: Pieces,

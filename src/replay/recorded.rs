@@ -77,23 +77,32 @@ pub fn window(snapshot: &Snapshot, cuts: &[Cut], progress: &Progress) -> Result<
     builder.streams = snapshot.streams.clone();
     builder.pools = snapshot.pools.clone();
     builder.settings = snapshot.settings.clone();
+    builder.job = snapshot.job.clone();
+    // PyTorch's files state the end and nothing of the start; other sources need not have a dump, and may know the start.
+    let from_pytorch = snapshot.origin.format.starts_with("torch-");
     for cut in cuts {
         let memory = &snapshot.devices[cut.device];
         progress.stage("laying out", memory.trace.len() as u64)?;
         let replay = Replay::new(memory);
         builder.marks.extend(marks(memory, cut));
         let record = builder.device(memory.ordinal);
-        record.segments = segments_at(memory, &replay, cut.to, cut.is_whole(memory));
+        record.segments = segments_at(memory, &replay, cut.to, from_pytorch && cut.is_whole(memory));
         record.segments_known = true;
         record.trace = if cut.is_whole(memory) { memory.trace.clone() } else { slice(&memory.trace, cut) };
-        if memory.start_stated || cut.from != Position::START {
-            record.start = Some(start_at(memory, &replay, cut.from));
+        if memory.start_stated || cut.from != Position::START || (!from_pytorch && has_older(memory)) {
+            record.start = start_at(memory, &replay, cut.from);
+            record.start_is_exact = true;
         }
         progress.check()?;
     }
     // As they were recorded: spans that lie in each other end from the inside out.
     builder.marks.sort_by_key(|mark| mark.time_us.unwrap_or(i64::MIN));
     Ok(builder)
+}
+
+/// Whether anything is older than the trace.
+fn has_older(memory: &DeviceMemory) -> bool {
+    0 < memory.allocations.born_by(Position::START) || memory.segments.iter().any(|(_, piece)| piece.born == Position::START)
 }
 
 fn slice(trace: &Trace, cut: &Cut) -> Trace {

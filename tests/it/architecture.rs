@@ -55,7 +55,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("memmap2", &["format/source.rs", "format/mod.rs"]),
     ("zip", &["format/source.rs", "format/mod.rs"]),
     ("zstd", &["format/source.rs", "format/export/place.rs"]),
-    ("parquet", &["format/export/parquet.rs"]),
+    ("parquet", &["format/export/parquet_folder.rs"]),
     // One moment as a list of segments, which shares nothing; it has no memo, so traces are written by `pickle/writer.rs`.
     ("serde_pickle", &["format/export/moment.rs"]),
     // The arrangement of tiles is a value of egui_tiles, which only the window knows.

@@ -705,7 +705,7 @@ fn the_recording_is_exported_from_the_window() {
     window.get_by_label("Hide paths, names of functions, spans and notes").click();
     window.step();
     let path = dir.path().join("part.pickle.gz");
-    window.get_by_role(egui::accesskit::Role::TextInput).focus();
+    window.get_by_role_and_label(egui::accesskit::Role::TextInput, "Export the recording as").focus();
     window.step();
     window.key_press_modifiers(egui::Modifiers::COMMAND, egui::Key::A);
     window.event(egui::Event::Text(path.display().to_string()));

@@ -7,7 +7,7 @@ mod csv;
 pub mod exporter;
 mod json_tree;
 mod moment;
-mod parquet;
+mod parquet_folder;
 pub mod place;
 pub mod redact;
 mod tables;
@@ -26,7 +26,7 @@ use std::path::Path;
 
 /// All forms, in the order of the help.
 pub const EXPORTERS: &[&dyn Exporter] =
-    &[&torch_pickle::PickleFile, &torch_json::JsonFile, &csv::CsvFile, &parquet::ParquetFolder, &trace_text::TraceFile];
+    &[&torch_pickle::PickleFile, &torch_json::JsonFile, &csv::CsvFile, &parquet_folder::ParquetFolder, &trace_text::TraceFile];
 
 /// The tables that a form of one table can hold.
 pub fn table_names() -> Vec<&'static str> {

@@ -84,6 +84,7 @@ pub fn redacted(mut snapshot: Snapshot) -> Snapshot {
     }
     snapshot.settings.conf = own_conf(&snapshot.settings.conf);
     snapshot.origin.name = "redacted".to_owned();
+    snapshot.job = crate::model::Job::default();
     snapshot.warnings = crate::model::Warnings::default();
     snapshot
 }

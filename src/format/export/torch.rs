@@ -83,10 +83,10 @@ pub(crate) fn write(
             None => writer.empty_list()?,
         }
     }
-    if records.devices().any(|(_, record)| record.start.is_some()) {
+    if records.devices().any(|(_, record)| record.start_is_exact) {
         writer.tree.key("start_segments")?;
         writer.segments(
-            records.devices().flat_map(|(ordinal, record)| record.start.iter().flatten().map(move |segment| (ordinal, segment))),
+            records.devices().flat_map(|(ordinal, record)| record.start.iter().map(move |segment| (ordinal, segment))),
         )?;
     }
     writer.tree.close_dict()?;

@@ -5,7 +5,7 @@ use crate::format::export::exporter::{ExportError, ExportSubject, Exporter};
 use crate::format::export::moment;
 use crate::format::export::torch::{self, Release};
 use crate::format::pickle::writer::PickleTree;
-use crate::model::Snapshot;
+use crate::model::{Job, Snapshot};
 use crate::replay::recorded;
 use std::io::Write;
 
@@ -45,6 +45,11 @@ impl Exporter for PickleFile {
 
 /// What PyTorch's format has no place for, or had and the reader did not keep.
 pub(crate) fn torch_leaves_out(snapshot: &Snapshot) -> Option<String> {
+    if snapshot.job != Job::default() {
+        return Some(
+            "what is known of the job (its facts, its devices, what they held) has no place in PyTorch's format".to_owned(),
+        );
+    }
     (!Release::of(&snapshot.origin).has_block_stacks())
         .then(|| "who used a block before its last owner (`history` of PyTorch 2.0 and before) is not kept".to_owned())
 }

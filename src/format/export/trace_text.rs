@@ -51,8 +51,8 @@ impl Exporter for TraceFile {
             if let Some(memory) = snapshot.device_of_ordinal(ordinal).map(|id| &snapshot.devices[id]) {
                 text.annotations(memory);
             }
-            if let Some(start) = &record.start {
-                text.segments("start", start);
+            if record.start_is_exact {
+                text.segments("start", &record.start);
             }
             for event in record.trace.events() {
                 if event.0 % (1 << 13) == 0 {

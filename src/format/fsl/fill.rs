@@ -354,7 +354,7 @@ impl Filling {
             let record = self.builder.device(device);
             record.segments_known = segments.is_some();
             record.segments = segments.unwrap_or_default();
-            record.start = start;
+            record.start = start.unwrap_or_default();
         }
         let unnamed: usize = self.unnamed.values().map(Vec::len).sum();
         if 0 < unnamed {
