@@ -19,7 +19,7 @@ pub struct Progress(Arc<Shared>);
 struct Shared {
     done: AtomicU64,
     total: AtomicU64,
-    cancelled: AtomicBool,
+    cancelled: Arc<AtomicBool>,
     stage: Mutex<&'static str>,
 }
 
@@ -27,6 +27,10 @@ impl Progress {
     /// Progress of work that has not begun.
     pub fn new() -> Self {
         Self::default()
+    }
+    /// Progress of a part of this work: cancelled with it, and its stages are its own.
+    pub fn part(&self) -> Self {
+        Self(Arc::new(Shared { cancelled: Arc::clone(&self.0.cancelled), ..Shared::default() }))
     }
     /// A new stage begins, with `total` steps to do (0: unknown).
     pub fn stage(&self, name: &'static str, total: u64) -> Result<(), Cancelled> {

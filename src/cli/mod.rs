@@ -9,6 +9,8 @@ pub mod attach;
 pub mod capture;
 pub mod check;
 pub mod command;
+pub mod convert;
+pub mod diff;
 pub mod flame;
 pub mod info;
 pub mod moment;
@@ -35,7 +37,9 @@ pub const COMMANDS: &[Command] = &[
     why::COMMAND,
     flame::COMMAND,
     report::COMMAND,
+    diff::COMMAND,
     whatif::COMMAND,
+    convert::COMMAND,
     capture::COMMAND,
     attach::COMMAND,
     check::COMMAND,

@@ -6,7 +6,7 @@ use crate::analysis::Moment;
 use crate::cli::command::{Command, Outcome};
 use crate::cli::opening::{self, Device};
 use crate::cli::{moment, output, picture, why};
-use crate::model::Position;
+use crate::model::{Position, Snapshot};
 use crate::replay::Replay;
 use crate::report::overview::{OverviewRow, overview_of};
 use crate::report::{
@@ -133,7 +133,7 @@ fn options_of(matches: &ArgMatches) -> anyhow::Result<ReportOptions> {
 }
 
 /// Now, in Unix µs; the time that reproducible builds set, where they do.
-fn now_us() -> Option<i64> {
+pub fn now_us() -> Option<i64> {
     let fixed = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|seconds| seconds.parse::<i64>().ok());
     if let Some(seconds) = fixed {
         return seconds.checked_mul(1_000_000);
@@ -239,9 +239,22 @@ pub fn write(file: &Path, device: Option<i32>, moment: Moment, out: &Path, optio
     Ok(())
 }
 
+/// Writes the report of a snapshot that is no file, at its last failure, else at its peak.
+pub fn write_snapshot(snapshot: &Snapshot, out: &Path) -> anyhow::Result<()> {
+    let place = Place::of(out, 1)?;
+    let Names::One(out) = &place.names else { bail!("{} is a folder: name a file in it", out.display()) };
+    let options = ReportOptions { written_us: now_us(), ..ReportOptions::paper() };
+    let wanted = Wanted { device: None, moment: Moment::default(), window: None, options };
+    print(snapshot, &wanted, place.kind, out)?;
+    Ok(())
+}
+
 fn write_one(file: &Path, wanted: &Wanted, kind: &dyn Report, out: &Path) -> anyhow::Result<PageModel> {
-    let snapshot = opening::open(file)?;
-    let device = Device::pick(&snapshot, wanted.device)?;
+    print(&opening::open(file)?, wanted, kind, out)
+}
+
+fn print(snapshot: &Snapshot, wanted: &Wanted, kind: &dyn Report, out: &Path) -> anyhow::Result<PageModel> {
+    let device = Device::pick(snapshot, wanted.device)?;
     let at = |moment: Moment| -> anyhow::Result<Position> {
         moment.position(device.memory, &device.timeline).map_err(|error| anyhow::anyhow!("{error} ({})", snapshot.origin.name))
     };
@@ -258,7 +271,7 @@ fn write_one(file: &Path, wanted: &Wanted, kind: &dyn Report, out: &Path) -> any
         options.window = Some(from..to);
     }
     let replays: Vec<Replay> = snapshot.devices.as_slice().iter().map(Replay::new).collect();
-    let subject = ReportSubject { snapshot: &snapshot, replays: &replays, device: device.id, position };
+    let subject = ReportSubject { snapshot, replays: &replays, device: device.id, position };
     let printed = opening::watched(|progress| kind.files(&subject, &options, progress))?;
     for (number, bytes) in printed.files.iter().enumerate() {
         let path = numbered(out, options.pages != Pages::Tall, number + 1);

@@ -1,27 +1,26 @@
 //! `whatif`: the recording's requests served again under other settings or on another card.
 
-use crate::analysis::{Asked, Releases, Subject};
-use crate::base::{Bytes, grouped};
+use crate::analysis::{Asked, Subject};
 use crate::cli::command::{Command, Outcome};
 use crate::cli::opening::{self, Device};
 use crate::cli::output;
-use crate::cli::table::{Align, Table};
-use crate::model::{AllocatorSettings, Missing, Origin, Snapshot};
-use crate::report::whatif_json::{ScenarioRow, write_whatif};
-use crate::simulator::{Fidelity, Recorded, RequestStream, Scenario, TieBreak, capacity_told, conf, simulate};
+use crate::report::what_if::WhatIf;
+use crate::report::whatif_json::{ChangeNote, ScenarioRow, write_whatif};
+use crate::simulator::{PolicyKind, Scenario, SweepRow, placement_range, record, simulate, smallest_card, sweep};
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
+
+mod change_args;
+mod given;
+mod text;
 
 /// The subcommand.
 pub const COMMAND: Command = Command { name: "whatif", arguments, run };
 
-/// Cards come in whole units of this.
-const CARD_UNIT: u64 = 1 << 30;
-
 fn arguments(command: clap::Command) -> clap::Command {
+    let command = change_args::arguments(command);
     let size = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name("SIZE").value_parser(crate::cli::why::size).help(help)
     };
@@ -41,150 +40,108 @@ fn arguments(command: clap::Command) -> clap::Command {
         )
         .arg(size("capacity", "The card's memory: 80GiB, 24576MiB; left out: what the recording tells, else without end"))
         .arg(size("outside", "What others hold of the card: the driver's contexts, other processes"))
+        .arg(
+            Arg::new("sweep")
+                .long("sweep")
+                .action(ArgAction::SetTrue)
+                .conflicts_with_all(["set", "smallest-card"])
+                .help("Try all sensible settings that the recording's release knows, and rank them"),
+        )
+        .args(given::variant_arguments())
+        .arg(
+            Arg::new("smallest-card")
+                .long("smallest-card")
+                .action(ArgAction::SetTrue)
+                .help("Look for the smallest card that serves all that was recorded"),
+        )
+        .arg(
+            Arg::new("report")
+                .long("report")
+                .value_name("OUT")
+                .value_parser(value_parser!(PathBuf))
+                .help("Write the report of the run (with --sweep: of the best) to a file ending in .png, .html, .md or .json"),
+        )
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print it as one JSON list, one object a scenario"))
         .arg(crate::cli::moment::device())
-}
-
-/// What the recording ran with: the file, then `--recorded`.
-fn recorded(snapshot: &Snapshot, matches: &ArgMatches) -> anyhow::Result<Recorded> {
-    let mut recorded = Recorded { settings: snapshot.settings.clone(), total: None };
-    let Some(text) = matches.get_one::<String>("recorded") else { return Ok(recorded) };
-    let (totals, rest): (Vec<&str>, Vec<&str>) = conf::pairs(text).into_iter().partition(|pair| pair.starts_with("total:"));
-    for total in totals {
-        let size = total.trim_start_matches("total:");
-        recorded.total = Some(crate::cli::why::size(size).map_err(|error| anyhow!("--recorded {total}: {error}"))?);
-    }
-    conf::read(&mut recorded.settings, &rest.join(","), &snapshot.origin).map_err(|error| anyhow!("--recorded: {error}"))?;
-    Ok(recorded)
-}
-
-/// The settings of each scenario, with the words the user gave.
-fn scenarios(recorded: &Recorded, origin: &Origin, matches: &ArgMatches) -> anyhow::Result<Vec<(String, AllocatorSettings)>> {
-    let Some(given) = matches.get_many::<String>("set") else {
-        return Ok(vec![(recorded.settings.conf.clone(), recorded.settings.clone())]);
-    };
-    given
-        .map(|text| {
-            // A fraction is set by the program too: it stays unless the scenario says another.
-            let per_process_memory_fraction = recorded.settings.per_process_memory_fraction;
-            let mut settings =
-                AllocatorSettings { conf: text.clone(), per_process_memory_fraction, ..AllocatorSettings::default() };
-            conf::read(&mut settings, text, origin).map_err(|error| anyhow!("--set {text}: {error}"))?;
-            Ok((text.clone(), settings))
-        })
-        .collect()
 }
 
 fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
     let path = matches.get_one::<PathBuf>("file").context("no file was named")?;
     let snapshot = opening::open(path)?;
-    let mut recorded = recorded(&snapshot, matches)?;
-    let scenarios = scenarios(&recorded, &snapshot.origin, matches)?;
+    let recorded = given::recorded(&snapshot, matches)?;
+    let settings = given::settings(&recorded, &snapshot.origin, matches)?;
+    let is_sweep = matches.get_flag("sweep");
+    let report = matches.get_one::<PathBuf>("report");
+    if report.is_some() && 1 < settings.len() {
+        bail!("a report is of one run: give --set once, or --sweep for the best");
+    }
     let device = Device::pick(&snapshot, crate::cli::moment::device_of(matches))?;
     let (memory, file) = (device.memory, output::one_line(&snapshot.origin.name));
-    if memory.ordinal < 0 {
-        bail!("{} of {file} is served by another allocator; name a GPU with --device", memory.title());
-    }
-    if !memory.has_history() {
-        bail!("{file} holds no history of {}: there are no requests to serve again", memory.title());
-    }
-    if memory.coverage.lacks(Missing::Start) {
-        bail!(
-            "the recording in {file} begins mid-run: what lay where before is not known under other settings; record from the start"
-        );
-    }
     let replays: Vec<_> = snapshot.devices.as_slice().iter().map(crate::replay::Replay::new).collect();
-    let subject = Subject { snapshot: &snapshot, replays: &replays };
-    let releases = opening::answer::<Releases>(&Asked { subject, baseline: None, device: device.id }, &())?;
-    let caches: Vec<_> = releases.empty_caches().map(|run| run.events.clone()).collect();
-    let mut asked = RequestStream::of(&snapshot, device.id, &caches);
-    let told = capacity_told(memory, &device.replay);
-    recorded.total = recorded.total.or(told.and_then(|told| told.checked_next_multiple_of(CARD_UNIT)));
-    let fidelity =
-        opening::watched(|progress| Fidelity::of(&snapshot, device.id, &device.replay, &mut asked, &recorded, progress))?
-            .context("the release that wrote the file is not known")?;
-    let outside = match (matches.get_one::<u64>("outside"), recorded.total, told) {
-        (Some(outside), ..) => *outside,
-        (None, Some(total), Some(told)) => total.saturating_sub(told),
-        _ => 0,
-    };
-    let total = matches.get_one::<u64>("capacity").copied().or(recorded.total);
-    let mut rows = Vec::with_capacity(scenarios.len());
-    for (settings, chosen) in scenarios {
-        let capacity = total.map(|total| total.saturating_sub(outside));
-        let scenario = Scenario { capacity, total, ..Scenario::new(chosen, fidelity.rules) };
-        let outcome = opening::watched(|progress| simulate(&asked, &scenario, progress))?;
-        rows.push(ScenarioRow { settings, capacity: total, outcome });
+    let asked = Asked { subject: Subject { snapshot: &snapshot, replays: &replays }, baseline: None, device: device.id };
+    let outside = matches.get_one::<u64>("outside").copied();
+    let what_if = opening::watched(|progress| WhatIf::prepare(&asked, recorded, outside, progress));
+    let mut what_if = what_if.map_err(|error| anyhow!("{} of {file} cannot be served again: {error}", memory.title()))?;
+    let changed = change_args::changed(matches, &snapshot, &device, &what_if.asked)?;
+    let change = changed.as_ref().map(ChangeNote::of);
+    if let Some(changed) = changed {
+        what_if.asked = changed.asked;
+    }
+    let own = what_if.recorded.settings.clone();
+    let base = what_if.scenario(own.clone(), matches.get_one::<u64>("capacity").copied());
+    let base = given::variant(base, &snapshot, &device, matches)?;
+    let mut rows = Vec::new();
+    if is_sweep {
+        if base.policy != PolicyKind::Caching {
+            bail!("settings are PyTorch's: leave --policy out, or --sweep");
+        }
+        let found = opening::watched(|progress| sweep(&what_if.asked, &base, &snapshot.origin, progress))?;
+        for SweepRow { conf, settings, is_recorded, outcome, .. } in found {
+            let scenario = Scenario { settings, ..base.clone() };
+            rows.push(ScenarioRow {
+                settings: conf,
+                scenario,
+                is_recorded,
+                outcome,
+                smallest: None,
+                range: None,
+                change: change.clone(),
+            });
+        }
+    } else {
+        for (settings, chosen) in settings {
+            let is_recorded = chosen == own;
+            let scenario = Scenario { settings: chosen, ..base.clone() };
+            let outcome = opening::watched(|progress| simulate(&what_if.asked, &scenario, progress))?;
+            let smallest = matches
+                .get_flag("smallest-card")
+                .then(|| opening::watched(|progress| smallest_card(&what_if.asked, &scenario, progress)));
+            rows.push(ScenarioRow {
+                settings,
+                scenario,
+                is_recorded,
+                outcome,
+                smallest: smallest.transpose()?,
+                range: None,
+                change: change.clone(),
+            });
+        }
+    }
+    for row in &mut rows {
+        row.range = opening::watched(|progress| placement_range(&what_if.asked, &row.scenario, progress))?;
     }
     let mut out = output::answers();
     if matches.get_flag("json") {
-        write_whatif(&rows, &fidelity, &mut out)?;
+        write_whatif(&rows, &what_if.fidelity, &mut out)?;
     } else {
-        out.write_all(text(&file, &device, &rows, &fidelity, outside).as_bytes())?;
+        let told = text::Told { file: &file, snapshot: &snapshot, memory, what_if: &what_if, is_sweep };
+        out.write_all(text::of(&rows, &told).as_bytes())?;
     }
     out.flush()?;
+    if let (Some(path), Some(row)) = (report, rows.first()) {
+        let run = opening::watched(|progress| record(&snapshot, device.id, &what_if.asked, &row.scenario, progress));
+        let (_, simulated) = run?;
+        crate::cli::report::write_snapshot(&simulated, path)?;
+    }
     Ok(Outcome::Done)
-}
-
-/// The scenarios for people. Writing into a text cannot fail, so results of `write!` are dropped here.
-fn text(file: &str, device: &Device<'_>, rows: &[ScenarioRow], fidelity: &Fidelity, outside: u64) -> String {
-    let mut text = String::new();
-    let card = match rows.first().and_then(|row| row.capacity) {
-        Some(total) if 0 < outside => format!("a card of {}, {} of it held by others", Bytes(total), Bytes(outside)),
-        Some(total) => format!("a card of {}", Bytes(total)),
-        None => "a card without end".to_owned(),
-    };
-    let _ = writeln!(text, "{file}, {}: its requests on {card}\n", device.memory.title());
-    let mut table = Table::new(&[
-        Align::Left,
-        Align::Right,
-        Align::Right,
-        Align::Right,
-        Align::Right,
-        Align::Right,
-        Align::Right,
-        Align::Left,
-    ]);
-    table.row(["settings", "reserved", "allocated", "segments", "retries", "driver gave", "took back", "ends"]);
-    for row in rows {
-        let counters = &row.outcome.counters;
-        let end = match (row.outcome.failure, row.outcome.served_instead) {
-            (Some(failure), _) => {
-                let event = grouped(u64::from(failure.event.0));
-                format!("out of memory at event {event}: {} wanted", Bytes(failure.requested))
-            }
-            (None, Some(event)) => format!("serves what failed at event {}", grouped(u64::from(event.0))),
-            (None, None) => "serves all".to_owned(),
-        };
-        let name = if row.settings.is_empty() { "PyTorch's defaults".to_owned() } else { output::one_line(&row.settings) };
-        table.row([
-            name,
-            Bytes(counters.reserved.peak).to_string(),
-            Bytes(counters.allocated.peak).to_string(),
-            grouped(counters.segments.peak),
-            grouped(counters.retries),
-            grouped(counters.device_allocs),
-            grouped(counters.device_frees),
-            end,
-        ]);
-    }
-    text.push_str(&table.lines(2));
-    let _ = writeln!(
-        text,
-        "\nWith the recorded settings {} of {} allocations lie where they lay.",
-        grouped(fidelity.placed_as_recorded),
-        grouped(fidelity.allocations)
-    );
-    if let Some(event) = fidelity.first_divergence {
-        let _ = writeln!(
-            text,
-            "From event {} on the model went another way: settings the file does not hold (--recorded) may be why.",
-            grouped(u64::from(event.0))
-        );
-    }
-    if fidelity.rules.tie == TieBreak::Address {
-        text.push_str("Up to PyTorch 2.11 the addresses of new segments decide; they are taken to be the lowest that fit.\n");
-    }
-    text.push_str("Sizes, streams, order and pools of the requests stay as recorded.\n");
-    text
 }

@@ -9,7 +9,7 @@ use crate::cli::output;
 use crate::cli::table::{Align, Table};
 use crate::model::{DeviceId, Snapshot};
 use crate::replay::Replay;
-use crate::report::why_json;
+use crate::report::{what_if, why_json};
 use anyhow::{Context as _, bail};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use std::collections::BTreeMap;
@@ -136,7 +136,8 @@ fn diagnose(snapshot: &Snapshot, ordinal: Option<i32>, params: &DiagnosisParams)
     let mut found = Vec::with_capacity(ids.len());
     for id in ids {
         let asked = Asked { subject, baseline: None, device: id };
-        found.push((id, opening::answer::<Diagnosis>(&asked, params)?));
+        let known = opening::watched(|progress| what_if::with_tried(&asked, params, progress))?;
+        found.push((id, opening::answer::<Diagnosis>(&asked, &known)?));
     }
     Ok(found)
 }

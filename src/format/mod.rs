@@ -5,6 +5,7 @@
 
 mod assembly;
 pub mod error;
+pub mod export;
 mod fields;
 mod finish;
 mod foreign;

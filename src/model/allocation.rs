@@ -21,7 +21,7 @@ pub struct AllocationFlags(pub u8);
 impl AllocationFlags {
     /// The trace holds its alloc event.
     pub const ALLOC_SEEN: AllocationFlags = AllocationFlags(1);
-    /// The block's size is stated by the file (it outlives the trace), not inferred.
+    /// The block's size is stated by the source (in files: it outlives the trace), not inferred.
     pub const SIZE_STATED: AllocationFlags = AllocationFlags(2);
     /// Its birth or death was inferred from a contradiction, not recorded.
     pub const IMPLIED: AllocationFlags = AllocationFlags(4);

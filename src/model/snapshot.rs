@@ -34,6 +34,15 @@ pub struct Origin {
     pub written_by: Option<VersionRange>,
 }
 
+impl Origin {
+    /// The oldest release of PyTorch that may have written it: major and minor number; none where its keys do not tell.
+    pub fn at_least(&self) -> Option<(u32, u32)> {
+        let (major, rest) = self.written_by.as_ref()?.at_least.split_once('.')?;
+        let minor = rest.split('.').next()?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    }
+}
+
 /// What kind of source a snapshot has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OriginKind {
@@ -95,6 +104,8 @@ pub struct DeviceMemory {
     pub coverage: Coverage,
     /// Lives whose first sight in the trace is a free.
     pub unmatched_frees: u64,
+    /// The source states what there was before the first event: a window that was cut from a longer recording.
+    pub start_stated: bool,
 }
 
 /// An event that is about no allocation.

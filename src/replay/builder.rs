@@ -80,8 +80,12 @@ pub struct DeviceRecord {
     pub segments: Vec<SegmentRecord>,
     /// Whether the file states segments at all (an empty list is a statement; a truncated file makes none).
     pub segments_known: bool,
-    /// The segments before the first event, where the source states them: what is older than the trace.
-    pub start: Vec<SegmentRecord>,
+    /// The size of the block that each event hands out or takes back, in bytes, 0 where it is not known; empty where
+    /// none is, as in all files: they hold requested sizes only.
+    pub block_sizes: Vec<u64>,
+    /// What there was before the first event, where the source states it (PyTorch's own files never do): one record a
+    /// piece of memory that the driver gave, with its active blocks. A record of no bytes holds blocks in no segment.
+    pub start: Option<Vec<SegmentRecord>>,
 }
 
 /// Collects what a source recorded and turns it into a [`Snapshot`].
@@ -109,9 +113,9 @@ impl SnapshotBuilder {
     pub fn device(&mut self, ordinal: i32) -> &mut DeviceRecord {
         self.devices.entry(ordinal).or_default()
     }
-    /// The devices that were named so far, by ordinal.
-    pub fn ordinals(&self) -> Vec<i32> {
-        self.devices.keys().copied().collect()
+    /// The records of all devices by their ordinal, ascending.
+    pub fn devices(&self) -> impl Iterator<Item = (i32, &DeviceRecord)> {
+        self.devices.iter().map(|(ordinal, record)| (*ordinal, record))
     }
     /// Builds the snapshot: pairs events, infers lives and sizes, judges coverage.
     pub fn finish(self, origin: Origin, progress: &Progress) -> Result<Snapshot, Cancelled> {

@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::replay::builder::{BlockRecord, DeviceRecord, SegmentRecord, note};
 use crate::replay::pieces::{self, Pieces};
-use crate::replay::sizes;
+use crate::replay::{sizes, time_order};
 use rustc_hash::FxHashMap;
 
 /// What came to light while pairing, for the judgement of coverage.
@@ -46,18 +46,25 @@ pub fn infer(
     warnings: &mut Warnings,
     progress: &Progress,
 ) -> Result<Lives, Cancelled> {
-    let DeviceRecord { trace, mut segments, segments_known, mut start } = record;
+    let DeviceRecord { mut trace, mut segments, segments_known, block_sizes, mut start } = record;
     progress.stage("pairing events", trace.len() as u64)?;
+    // A source that knows its blocks' sizes is no ring.
+    let ordered = if block_sizes.is_empty() { time_order::in_order(&trace) } else { None };
+    if let Some((ordered, runs)) = ordered {
+        warnings.push(WarningKind::RingOutOfOrder, || format!("device {ordinal}: {runs} runs of events"));
+        trace = ordered;
+    }
     segments.sort_by_key(|segment| segment.address);
-    for segment in segments.iter_mut().chain(&mut start) {
+    for segment in segments.iter_mut().chain(start.iter_mut().flatten()) {
         segment.size = fitting(segment.address, segment.size);
     }
-    let mut pieces = pieces::infer(ordinal, &trace, &segments, segments_known, warnings);
-    pieces::tie_to_start(&mut pieces, &start, segments_known);
-    let mut pairing = Pairing::new(ordinal, &trace, warnings);
+    let start_stated = start.is_some();
+    let start = start.unwrap_or_default();
+    let pieces = pieces::infer(ordinal, &trace, &start, &segments, segments_known, warnings);
+    let mut pairing = Pairing::new(ordinal, &trace, &block_sizes, warnings);
+    pairing.begin_with(&start);
     pairing.walk(progress)?;
     pairing.tie_to_end(&segments, segments_known);
-    pairing.tie_to_start(&start, segments_known);
     let Pairing { rows, subjects, unmatched_frees, missing_at_end, .. } = pairing;
 
     progress.stage("inferring sizes", trace.len() as u64)?;
@@ -68,7 +75,16 @@ pub fn infer(
 
     let (segments, segment_ids) = in_order_of_birth(pieces.rows);
     let (allocations, subjects) = freeze(rows, subjects, &segment_ids);
-    let mut memory = DeviceMemory { ordinal, trace, allocations, segments, subjects, unmatched_frees, ..DeviceMemory::default() };
+    let mut memory = DeviceMemory {
+        ordinal,
+        trace,
+        allocations,
+        segments,
+        subjects,
+        unmatched_frees,
+        start_stated,
+        ..DeviceMemory::default()
+    };
     memory.trace.shrink_to_fit();
     check_snapshot_totals(&memory, warnings);
     Ok(Lives { memory, findings })
@@ -113,6 +129,8 @@ pub(crate) const NO_PIECE: SegmentId = SegmentId(u32::MAX);
 struct Pairing<'a> {
     ordinal: i32,
     trace: &'a Trace,
+    /// The size of the block of each event, where the source knows it; empty where it knows none.
+    block_sizes: &'a [u64],
     warnings: &'a mut Warnings,
     rows: Vec<Allocation>,
     subjects: Vec<u32>,
@@ -131,15 +149,18 @@ struct Seen {
     row: u32,
     uses: u32,
     open: bool,
+    /// A block of the file's segments is this life.
+    tied: bool,
 }
 
 impl<'a> Pairing<'a> {
-    fn new(ordinal: i32, trace: &'a Trace, warnings: &'a mut Warnings) -> Self {
+    fn new(ordinal: i32, trace: &'a Trace, block_sizes: &'a [u64], warnings: &'a mut Warnings) -> Self {
         let has = |action| trace.actions().contains(&action);
         let allocs = trace.actions().iter().filter(|action| **action == Action::Alloc).count();
         Self {
             ordinal,
             trace,
+            block_sizes,
             warnings,
             rows: Vec::with_capacity(allocs + allocs / 16),
             subjects: vec![NO_SUBJECT; trace.len()],
@@ -149,6 +170,34 @@ impl<'a> Pairing<'a> {
             has_requests: has(Action::FreeRequested),
             has_completions: has(Action::FreeCompleted),
             has_allocs: has(Action::Alloc),
+        }
+    }
+
+    /// Opens the lives that the source states for the start.
+    fn begin_with(&mut self, start: &[SegmentRecord]) {
+        for segment in start {
+            for (address, block) in addressed(segment).filter(|(_, block)| block.state != BlockState::Inactive) {
+                if self.seen.contains_key(&address) {
+                    let ordinal = self.ordinal;
+                    self.warnings
+                        .push(WarningKind::BadLayout, || format!("device {ordinal}, two blocks at 0x{address:x} at the start"));
+                    continue;
+                }
+                let pending = block.state == BlockState::ActivePendingFree;
+                self.open(Allocation {
+                    address,
+                    size: block.size,
+                    requested: block.requested.unwrap_or(block.size),
+                    born: Position::START,
+                    freed: if pending { Position::START } else { Position::NEVER },
+                    died: Position::NEVER,
+                    stream: segment.stream,
+                    segment: NO_PIECE,
+                    stack: block.stack,
+                    use_number: 0,
+                    flags: AllocationFlags::SIZE_STATED,
+                });
+            }
         }
     }
 
@@ -190,9 +239,11 @@ impl<'a> Pairing<'a> {
         let i = event.0 as usize;
         let position = Position::after(event);
         let address = self.trace.addresses()[i];
+        let (size, mut flags) = self.stated_size(i);
+        flags.set(AllocationFlags::ALLOC_SEEN);
         let life = Allocation {
             address,
-            size: 0,
+            size,
             requested: self.trace.sizes()[i],
             born: position,
             freed: Position::NEVER,
@@ -201,7 +252,7 @@ impl<'a> Pairing<'a> {
             segment: NO_PIECE,
             stack: self.trace.stacks()[i],
             use_number: 0,
-            flags: AllocationFlags::ALLOC_SEEN,
+            flags,
         };
         if let Some(seen) = self.seen.get(&address).copied().filter(|seen| seen.open) {
             note(self.warnings, WarningKind::AlreadyLive, self.ordinal, event.0, "block allocated twice", address);
@@ -213,12 +264,20 @@ impl<'a> Pairing<'a> {
         self.subjects[i] = self.open(life);
     }
 
+    /// The size of the block an event is about, with the flag that says so; 0 without it where the source does not tell.
+    fn stated_size(&self, event: usize) -> (u64, AllocationFlags) {
+        match self.block_sizes.get(event).copied().unwrap_or(0) {
+            0 => (0, AllocationFlags::default()),
+            size => (fitting(self.trace.addresses()[event], size), AllocationFlags::SIZE_STATED),
+        }
+    }
+
     /// Adds a life and makes it the current one of its address.
     fn open(&mut self, life: Allocation) -> u32 {
         let row = self.rows.len() as u32;
         let uses = self.seen.get(&life.address).map_or(0, |seen| seen.uses + 1);
         self.rows.push(Allocation { use_number: uses, ..life });
-        self.seen.insert(life.address, Seen { row, uses, open: true });
+        self.seen.insert(life.address, Seen { row, uses, open: true, tied: false });
         row
     }
 
@@ -237,13 +296,13 @@ impl<'a> Pairing<'a> {
             }
         };
         self.unmatched_frees += 1;
-        let mut flags = AllocationFlags::default();
+        let (size, mut flags) = self.stated_size(i);
         if born != Position::START {
             flags.set(AllocationFlags::IMPLIED);
         }
         Some(self.open(Allocation {
             address,
-            size: 0,
+            size,
             requested: self.trace.sizes()[i],
             born,
             freed: Position::NEVER,
@@ -326,48 +385,6 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// Ties what is older than the trace to the blocks that the source states for its start: their sizes and stacks are
-    /// known then, and where nothing states the end, those that no event is about are live throughout.
-    fn tie_to_start(&mut self, start: &[SegmentRecord], end_known: bool) {
-        if start.is_empty() {
-            return;
-        }
-        let older = self.rows.iter().enumerate().filter(|(_, life)| life.born == Position::START);
-        let older: FxHashMap<u64, u32> = older.map(|(row, life)| (life.address, row as u32)).collect();
-        for segment in start {
-            for (address, block) in addressed(segment).filter(|(_, block)| block.state != BlockState::Inactive) {
-                let requested = block.requested.unwrap_or(block.size);
-                let pending = block.state == BlockState::ActivePendingFree;
-                if let Some(row) = older.get(&address) {
-                    let life = &mut self.rows[*row as usize];
-                    if !life.flags.has(AllocationFlags::SIZE_STATED) {
-                        (life.size, life.requested, life.stream) = (block.size, requested, segment.stream);
-                        life.flags.set(AllocationFlags::SIZE_STATED);
-                    }
-                    if life.stack == StackId::ABSENT {
-                        life.stack = block.stack;
-                    }
-                } else if !end_known && !self.seen.contains_key(&address) {
-                    let mut flags = AllocationFlags::default();
-                    flags.set(AllocationFlags::SIZE_STATED);
-                    self.open(Allocation {
-                        address,
-                        size: block.size,
-                        requested,
-                        born: Position::START,
-                        freed: if pending { Position::START } else { Position::NEVER },
-                        died: Position::NEVER,
-                        stream: segment.stream,
-                        segment: NO_PIECE,
-                        stack: block.stack,
-                        use_number: 0,
-                        flags,
-                    });
-                }
-            }
-        }
-    }
-
     /// Compares what the file states of a segment with the sum of its blocks.
     fn check_totals(&mut self, segment: &SegmentRecord) {
         let sum = |wanted: &dyn Fn(&BlockRecord) -> bool, bytes: &dyn Fn(&BlockRecord) -> u64| -> u64 {
@@ -393,12 +410,13 @@ impl<'a> Pairing<'a> {
         let requested = block.requested.unwrap_or(block.size);
         match self.seen.get(&address).copied() {
             Some(seen) if seen.open => {
-                let life = &mut self.rows[seen.row as usize];
-                if life.flags.has(AllocationFlags::SIZE_STATED) {
+                if seen.tied {
                     let ordinal = self.ordinal;
                     self.warnings.push(WarningKind::BadLayout, || format!("device {ordinal}, two blocks at 0x{address:x}"));
                     return false;
                 }
+                self.seen.insert(address, Seen { tied: true, ..seen });
+                let life = &mut self.rows[seen.row as usize];
                 life.size = block.size;
                 life.requested = requested;
                 life.flags.set(AllocationFlags::SIZE_STATED);
@@ -420,7 +438,7 @@ impl<'a> Pairing<'a> {
                     let ordinal = self.ordinal;
                     self.warnings.push(WarningKind::NewerThanTrace, || format!("device {ordinal}, block at 0x{address:x}"));
                 }
-                self.open(Allocation {
+                let row = self.open(Allocation {
                     address,
                     size: block.size,
                     requested,
@@ -433,6 +451,7 @@ impl<'a> Pairing<'a> {
                     use_number: 0,
                     flags,
                 });
+                self.seen.entry(address).and_modify(|seen| seen.tied = seen.row == row);
                 true
             }
         }

@@ -12,6 +12,7 @@ use crate::chart::{Clock, ColourBy, Inks, TimeAxis};
 use crate::model::{Action, DeviceMemory, EventIdx, Position, Snapshot};
 use crate::replay::{MemoryState, Replay};
 use crate::report::report::{ReportError, ReportOptions, ReportSubject, Section};
+use crate::report::what_if;
 use std::ops::Range;
 
 /// All answers about one device at one moment.
@@ -63,7 +64,11 @@ impl<'a> Material<'a> {
         let wants = |section| options.sections.has(section);
         let curves = UsageTimeline::of(memory, progress)?;
         let asked = Asked { subject: Subject { snapshot, replays }, baseline: None, device };
-        let diagnosis = Diagnosis::of(&asked, &curves, &options.known, progress)?;
+        let known = match wants(Section::Findings) {
+            true => what_if::with_tried(&asked, &options.known, progress)?,
+            false => options.known.clone(),
+        };
+        let diagnosis = Diagnosis::of(&asked, &curves, &known, progress)?;
         let accounting = match diagnosis.cases.iter().find(|case| case.at == position) {
             Some(case) => case.accounting,
             None => Facts::at(&asked, &curves, &options.known, position, oom_at(memory, position)).accounting,

@@ -2,14 +2,16 @@
 //!
 //! Always: the blocks of a segment tile it in address order and no two free neighbours of one kind touch; free blocks
 //! stand in their half of their pool by stream, size and tie-break; reserved = active + free.
-//! What grows inside reserved ranges of addresses is in `expandable.rs`.
+//! What grows inside reserved ranges of addresses is in `expandable.rs`, what goes back to the driver in `releasing.rs`.
 
-use crate::model::{AllocationId, AllocatorSettings, PoolId, SizeClass};
+use crate::model::{Action, AllocationId, AllocatorSettings, PoolId, SizeClass};
 use crate::simulator::device::Driver;
+use crate::simulator::journal::{Given, Journal, Place};
+use crate::simulator::layout::Layout;
 use crate::simulator::policy::Policy;
 use crate::simulator::request::{Request, Wanted};
 use crate::simulator::scenario::{Counters, Rules, TieBreak};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// No block.
@@ -69,13 +71,13 @@ impl Block {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) stream: u64,
-    size: u64,
-    tie: u64,
-    address: u64,
+    pub(crate) size: u64,
+    pub(crate) tie: u64,
+    pub(crate) address: u64,
 }
 
 impl Key {
-    fn from(stream: u64, size: u64) -> Key {
+    pub(crate) fn from(stream: u64, size: u64) -> Key {
         Key { stream, size, tie: 0, address: 0 }
     }
 }
@@ -89,12 +91,13 @@ pub(crate) struct Half {
     /// Unmapped parts of expandable segments, by stream and address.
     pub(crate) unmapped: BTreeMap<(u64, u64), u32>,
     /// Searches so far, while garbage is collected.
-    searches: u64,
+    pub(crate) searches: u64,
 }
 
-/// The allocator of one device over a driver.
+/// The allocator of one device over a driver, which tells a journal what it does.
 #[derive(Clone, Debug)]
-pub struct Caching<D> {
+pub struct Caching<D, J = ()> {
+    pub(crate) journal: J,
     pub(crate) settings: AllocatorSettings,
     pub(crate) rules: Rules,
     /// The memory fraction in bytes.
@@ -103,21 +106,36 @@ pub struct Caching<D> {
     pub(crate) blocks: Vec<Block>,
     spare: Vec<u32>,
     pub(crate) halves: Vec<Half>,
-    half_of: FxHashMap<(PoolId, SizeClass), u32>,
+    pub(crate) half_of: FxHashMap<(PoolId, SizeClass), u32>,
     /// Private pools that nothing uses any more.
     ended: BTreeSet<PoolId>,
     /// Blocks that wait for another stream, and whose lives they are, in the order they were given back.
     pending: BTreeMap<u64, (u32, AllocationId)>,
     waited: u64,
-    numbered: u64,
+    pub(crate) numbered: u64,
+    /// Numbers up to this one were given to what is older than the recording: their order is a guess.
+    pub(crate) older: u64,
+    /// The numbers of the segments older than the recording, by where they or their reserved ranges begin.
+    pub(crate) older_ties: FxHashMap<u64, u64>,
     /// The block of each life.
     held: Vec<u32>,
     pub(crate) counters: Counters,
 }
 
-impl<D: Driver> Policy for Caching<D> {
+impl<D: Driver, J: Journal> Policy for Caching<D, J> {
+    type Journal = J;
+    fn journal(&mut self) -> &mut J {
+        &mut self.journal
+    }
     fn counters(&self) -> &Counters {
         &self.counters
+    }
+    fn begin(&mut self, start: &Layout, total: Option<u64>) {
+        self.begin_with(start, total);
+    }
+    fn lift(&mut self) {
+        self.limit = None;
+        self.driver.lift();
     }
     /// `malloc`.
     fn allocate(&mut self, life: Option<AllocationId>, wanted: &Wanted, waiting: &[AllocationId]) -> Option<u64> {
@@ -128,8 +146,12 @@ impl<D: Driver> Policy for Caching<D> {
         for life in waiting {
             self.free_completed(*life);
         }
+        let Wanted { stream, pool, .. } = *wanted;
+        let class = AllocatorSettings::class(size);
+        let place = Place { stream, pool, class };
         let Some(found) = found else {
             self.counters.ooms += 1;
+            self.journal.oom(size, place, self.counters.reserved.now);
             return None;
         };
         let block = self.split(found, size);
@@ -141,6 +163,7 @@ impl<D: Driver> Policy for Caching<D> {
         };
         if let Some(life) = life {
             self.give_to(life, block);
+            self.journal.alloc(life, Given { address, size: block_size, requested: wanted.size, place });
         }
         self.counters.allocated.add(block_size);
         self.counters.active.add(block_size);
@@ -164,7 +187,22 @@ impl<D: Driver> Policy for Caching<D> {
 impl<D: Driver> Caching<D> {
     /// An allocator that holds nothing. `limit` is the memory fraction in bytes; lives are numbered below `lives`.
     pub fn new(settings: AllocatorSettings, rules: Rules, limit: Option<u64>, driver: D, lives: usize) -> Caching<D> {
+        Caching::telling((), settings, rules, limit, driver, lives)
+    }
+}
+
+impl<D: Driver, J: Journal> Caching<D, J> {
+    /// As [`Caching::new`], telling a journal.
+    pub fn telling(
+        journal: J,
+        settings: AllocatorSettings,
+        rules: Rules,
+        limit: Option<u64>,
+        driver: D,
+        lives: usize,
+    ) -> Caching<D, J> {
         Caching {
+            journal,
             settings,
             rules,
             limit,
@@ -177,6 +215,8 @@ impl<D: Driver> Caching<D> {
             pending: BTreeMap::new(),
             waited: 0,
             numbered: 0,
+            older: 0,
+            older_ties: FxHashMap::default(),
             held: vec![NONE; lives],
             counters: Counters::default(),
         }
@@ -188,6 +228,7 @@ impl<D: Driver> Caching<D> {
             return;
         }
         self.counters.allocated.sub(self.blocks[block as usize].size);
+        self.journal.free_requested(life);
         self.wait_for(life, block);
     }
     /// The other stream is done; nothing happens where that was waited for before.
@@ -197,18 +238,24 @@ impl<D: Driver> Caching<D> {
             && let State::Pending(place) = self.blocks[block as usize].state
         {
             self.pending.remove(&place);
-            self.free(block);
-            self.forget(life);
+            self.complete(life, block);
         }
     }
-    /// A block given back that nobody waits for.
+    /// A block given back that nobody waits for, or that was waited for since before the recording.
     fn free_at_once(&mut self, life: AllocationId) {
         let block = self.block_of(life);
         if block != NONE && self.blocks[block as usize].state == State::Allocated {
             self.counters.allocated.sub(self.blocks[block as usize].size);
-            self.free(block);
-            self.forget(life);
+            self.journal.free_requested(life);
+            self.complete(life, block);
+        } else {
+            self.free_completed(life);
         }
+    }
+    fn complete(&mut self, life: AllocationId, block: u32) {
+        self.journal.free_completed(life);
+        self.free(block);
+        self.forget(life);
     }
     /// `release_cached_blocks`: waits for all that is pending, in the given order first, and gives the cache back.
     fn empty_cache(&mut self, waiting: &[AllocationId]) {
@@ -216,8 +263,7 @@ impl<D: Driver> Caching<D> {
             self.free_completed(*life);
         }
         for (block, life) in std::mem::take(&mut self.pending).into_values() {
-            self.free(block);
-            self.forget(life);
+            self.complete(life, block);
         }
         let mut halves = vec![(PoolId::DEFAULT, SizeClass::Large), (PoolId::DEFAULT, SizeClass::Small)];
         halves.extend(self.ended.iter().flat_map(|pool| [(*pool, SizeClass::Small), (*pool, SizeClass::Large)]));
@@ -251,13 +297,15 @@ impl<D: Driver> Caching<D> {
             half.free.clear();
             half.unmapped.clear();
         }
-        self.counters.reserved.now = 0;
-        self.counters.segments.now = 0;
+        let Counters { reserved, allocated, active, requested, segments, .. } = &mut self.counters;
+        for gauge in [reserved, allocated, active, requested, segments] {
+            gauge.now = 0;
+        }
     }
-    /// Counts a segment that is there already.
-    pub(crate) fn take_over(&mut self, size: u64, expandable: bool) {
-        self.counters.reserved.add(size);
-        self.counters.segments.add(u64::from(!expandable));
+    /// The blocks there are.
+    pub(crate) fn present(&self) -> impl Iterator<Item = &Block> {
+        let spare: FxHashSet<u32> = self.spare.iter().copied().collect();
+        self.blocks.iter().enumerate().filter(move |(row, _)| !spare.contains(&(*row as u32))).map(|(_, block)| block)
     }
     fn forget(&mut self, life: AllocationId) {
         if let Some(held) = self.held.get_mut(life.0 as usize) {
@@ -306,6 +354,15 @@ impl<D: Driver> Caching<D> {
     }
     /// `get_free_block`: best fit within the stream; only the first candidate is examined for being oversize.
     fn find(&mut self, half: u32, stream: u64, size: u64) -> Option<u32> {
+        let (key, block) = self.candidate(half, stream, size)?;
+        if !self.settings.may_take(size, key.size) {
+            return None;
+        }
+        self.halves[half as usize].free.remove(&key);
+        Some(block)
+    }
+    /// The one block that is looked at for a size.
+    pub(crate) fn candidate(&self, half: u32, stream: u64, size: u64) -> Option<(Key, u32)> {
         let range = self.halves[half as usize].free.range(Key::from(stream, size)..);
         let mut candidates = range.take_while(|(key, _)| key.stream == stream).map(|(key, block)| (*key, *block));
         let (mut key, mut block) = candidates.next()?;
@@ -326,15 +383,7 @@ impl<D: Driver> Caching<D> {
                 (key, block) = candidates.next()?;
             }
         }
-        if let Some(limit) = self.settings.max_split_size {
-            let oversize = size < limit && limit <= key.size;
-            let wasteful = limit <= size && size.saturating_add(self.settings.max_non_split_rounding) <= key.size;
-            if oversize || wasteful {
-                return None;
-            }
-        }
-        self.halves[half as usize].free.remove(&key);
-        Some(block)
+        Some((key, block))
     }
     /// `alloc_block`: asks the driver.
     fn grow(&mut self, half: u32, stream: u64, size: u64) -> Option<u32> {
@@ -347,6 +396,8 @@ impl<D: Driver> Caching<D> {
             return self.grow_expandable(half, stream, size);
         }
         let address = self.driver.allocate(segment, self.counters.reserved.now)?;
+        let place = Place { stream, ..self.place_of(half) };
+        self.journal.segment(Action::SegmentAlloc, address, segment, place);
         self.counters.device_allocs += 1;
         self.counters.reserved.add(segment);
         self.counters.segments.add(1);
@@ -366,6 +417,11 @@ impl<D: Driver> Caching<D> {
             tie,
             free_since: 0,
         }))
+    }
+    /// Whom a half serves, by no stream.
+    pub(crate) fn place_of(&self, half: u32) -> Place {
+        let Half { pool, class, .. } = self.halves[half as usize];
+        Place { stream: 0, pool, class }
     }
     /// The next number of a segment, or of a block.
     pub(crate) fn number(&mut self) -> u64 {
@@ -415,7 +471,7 @@ impl<D: Driver> Caching<D> {
         self.insert(found);
         low
     }
-    fn key(&self, block: u32) -> Key {
+    pub(crate) fn key(&self, block: u32) -> Key {
         let block = &self.blocks[block as usize];
         let tie = if self.rules.tie == TieBreak::Address { 0 } else { block.tie };
         Key { stream: block.stream, size: block.size, tie, address: block.address }
@@ -480,88 +536,6 @@ impl<D: Driver> Caching<D> {
     }
     pub(crate) fn drop_block(&mut self, block: u32) {
         self.spare.push(block);
-    }
-    fn is_split(&self, block: u32) -> bool {
-        let block = &self.blocks[block as usize];
-        block.prev != NONE || block.next != NONE
-    }
-    /// Gives the segment of a free, unsplit block back to the driver.
-    fn release(&mut self, block: u32) {
-        self.take_out(block);
-        let Block { address, size, .. } = self.blocks[block as usize];
-        self.driver.release(address, size);
-        self.counters.device_frees += 1;
-        self.counters.reserved.sub(size);
-        self.counters.segments.sub(1);
-        self.drop_block(block);
-    }
-    /// `release_available_cached_blocks`: whether enough oversize blocks of the stream were given back.
-    fn release_available(&mut self, half: u32, stream: u64, size: u64) -> bool {
-        let Some(limit) = self.settings.max_split_size else { return false };
-        let needed = size.max(limit);
-        let free = &self.halves[half as usize].free;
-        let first = free.range(Key::from(stream, needed)..).next();
-        if let Some((key, block)) = first
-            && key.stream == stream
-            && !self.blocks[*block as usize].expandable
-        {
-            let block = *block;
-            self.release(block);
-            return true;
-        }
-        let below = free.range(..Key::from(stream, needed)).rev();
-        let oversize = below.take_while(|(key, _)| limit <= key.size && key.stream == stream);
-        let whole = oversize.map(|(_, block)| *block).filter(|block| !self.blocks[*block as usize].expandable);
-        let (mut released, mut chosen) = (0u64, Vec::new());
-        for block in whole {
-            if needed <= released {
-                break;
-            }
-            released += self.blocks[block as usize].size;
-            chosen.push(block);
-        }
-        for block in chosen {
-            self.release(block);
-        }
-        needed <= released
-    }
-    /// `garbage_collect_cached_blocks`: unsplit blocks of the default large half, the oldest first.
-    fn collect_garbage(&mut self, from: u64) {
-        let Some(target) = self.counters.reserved.now.checked_sub(from).filter(|target| 0 < *target) else { return };
-        let Some(&half) = self.half_of.get(&(PoolId::DEFAULT, SizeClass::Large)) else { return };
-        let searches = self.halves[half as usize].searches;
-        let blocks: Vec<u32> = self.halves[half as usize].free.values().copied().filter(|block| !self.is_split(*block)).collect();
-        let age = |all: &Self, block: u32| (searches - all.blocks[block as usize].free_since) as f64;
-        let mut total: f64 = blocks.iter().map(|block| age(self, *block)).sum();
-        let (mut count, mut reclaimed, mut freed) = (blocks.len(), 0u64, true);
-        let mut left: Vec<u32> = blocks.into_iter().filter(|block| !self.blocks[*block as usize].expandable).collect();
-        while reclaimed < target && freed && 0 < count {
-            let threshold = total / count as f64;
-            freed = false;
-            let (old, young): (Vec<u32>, Vec<u32>) = left.iter().partition(|block| threshold <= age(self, **block));
-            for block in old {
-                freed = true;
-                reclaimed += self.blocks[block as usize].size;
-                total -= age(self, block);
-                count -= 1;
-                self.release(block);
-            }
-            left = young;
-        }
-    }
-    /// Gives back what is whole in a half; expandable blocks after the others.
-    fn release_half(&mut self, half: u32) {
-        let free: Vec<u32> = self.halves[half as usize].free.values().copied().collect();
-        for block in &free {
-            if !self.blocks[*block as usize].expandable && !self.is_split(*block) {
-                self.release(*block);
-            }
-        }
-        for block in free {
-            if self.blocks[block as usize].expandable {
-                self.unmap(block);
-            }
-        }
     }
 }
 

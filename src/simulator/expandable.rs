@@ -2,10 +2,12 @@
 //!
 //! Always: mapped and unmapped parts of a range tile it; growth and release come in whole granules from its base.
 
+use crate::model::Action;
 use crate::simulator::caching::{Block, Caching, NONE, State};
 use crate::simulator::device::Driver;
+use crate::simulator::journal::{Journal, Place};
 
-impl<D: Driver> Caching<D> {
+impl<D: Driver, J: Journal> Caching<D, J> {
     /// `try_allocate_expandable_block`: a mapped free block of at least `size` bytes, in no set. What was mapped before
     /// memory ran out stays mapped and free.
     pub(crate) fn grow_expandable(&mut self, half: u32, stream: u64, size: u64) -> Option<u32> {
@@ -49,12 +51,15 @@ impl<D: Driver> Caching<D> {
     /// `map_block`: maps the first bytes of an unmapped part, rounded up to granules, and merges them with what is free
     /// around them; false where there is no memory.
     fn map(&mut self, block: u32, wanted: u64) -> bool {
-        let Block { address, size: whole, half, .. } = self.blocks[block as usize];
+        let Block { address, size: whole, stream, half, .. } = self.blocks[block as usize];
         let granule = self.settings.granule(self.halves[half as usize].class);
-        let Some(size) = wanted.min(whole).checked_next_multiple_of(granule) else { return false };
+        // A part taken over from a recording with other granules need not be a multiple of these.
+        let Some(size) = wanted.min(whole).checked_next_multiple_of(granule).map(|size| size.min(whole)) else { return false };
         if !self.driver.map(address, size, self.counters.reserved.now) {
             return false;
         }
+        let place = Place { stream, ..self.place_of(half) };
+        self.journal.segment(Action::SegmentMap, address, size, place);
         self.counters.device_allocs += 1;
         self.counters.reserved.add(size);
         self.take_out(block);
@@ -70,7 +75,7 @@ impl<D: Driver> Caching<D> {
     }
     /// `unmap_block`: takes the whole granules out of a free block; a range that holds nothing more is dropped.
     pub(crate) fn unmap(&mut self, block: u32) {
-        let Block { address, size, half, base, .. } = self.blocks[block as usize];
+        let Block { address, size, stream, half, base, .. } = self.blocks[block as usize];
         let granule = self.settings.granule(self.halves[half as usize].class);
         let from = base + (address - base).next_multiple_of(granule);
         let to = base + (address + size - base) / granule * granule;
@@ -78,6 +83,8 @@ impl<D: Driver> Caching<D> {
             return;
         }
         self.driver.unmap(from, to - from);
+        let place = Place { stream, ..self.place_of(half) };
+        self.journal.segment(Action::SegmentUnmap, from, to - from, place);
         self.counters.device_frees += 1;
         self.counters.reserved.sub(to - from);
         self.take_out(block);

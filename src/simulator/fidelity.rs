@@ -1,16 +1,21 @@
 //! How far the recorded settings reproduce the recording: the allocator run against what the driver answered then.
 //!
 //! Always: the allocator is told the addresses of new segments and when the driver had nothing left, and nothing else
-//! that was recorded. Where it goes another way, the recorded layout is put in its place and the run goes on.
+//! that was recorded; but where the recording begins mid-run, with the layout it begins with, and with which of two equal
+//! blocks older than it comes first, as soon as it shows. Where the allocator goes another way, the recorded layout is
+//! put in its place and the run goes on.
 
 use crate::base::{Cancelled, Progress};
-use crate::model::{Action, AllocatorSettings, DeviceId, DeviceMemory, EventIdx, Missing, PoolId, Position, Snapshot, Trace};
+use crate::model::{Action, AllocatorSettings, DeviceId, DeviceMemory, EventIdx, PoolId, Position, Snapshot, Trace};
 use crate::replay::Replay;
 use crate::simulator::caching::Caching;
 use crate::simulator::device::{Driver, range_size};
+use crate::simulator::layout::Layout;
 use crate::simulator::policy::Policy;
 use crate::simulator::request::{Request, RequestStream};
-use crate::simulator::scenario::{Rules, limit};
+use crate::simulator::scenario::{Rules, TieBreak, limit};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// What the recording ran with.
 #[derive(Clone, Debug)]
@@ -35,6 +40,9 @@ pub struct Fidelity {
     pub rules: Rules,
     /// Allocations that came to lie at their recorded address.
     pub placed_as_recorded: u64,
+    /// Those among them that came to lie there because the recording showed which of two equal blocks, both older than
+    /// it, comes first (PyTorch 2.12 and later): nothing else can tell.
+    pub taught: u64,
     /// Allocations in all.
     pub allocations: u64,
     /// The first event at which the allocator went another way.
@@ -44,7 +52,8 @@ pub struct Fidelity {
 impl Fidelity {
     /// Runs a recording under its own settings, by each of the rules its keys allow, and keeps the best. Where the
     /// pools of segments that are gone are not recorded, private ones among them are found on the way, and what was
-    /// asked is routed to them.
+    /// asked is routed to them; where the recording begins mid-run and shows which of its first segments are older, they
+    /// are put into that order.
     pub fn of(
         snapshot: &Snapshot,
         device: DeviceId,
@@ -58,14 +67,18 @@ impl Fidelity {
         {
             find_private_pools(snapshot, device, replay, asked, recorded, *rules, progress)?;
         }
-        let mut best: Option<Fidelity> = None;
+        let mut best: Option<(Fidelity, FxHashMap<u64, u64>)> = None;
         for rules in Rules::of(&snapshot.origin) {
             let found = reproduce(snapshot, device, replay, asked, recorded, rules, progress)?;
-            if best.is_none_or(|best| best.placed_as_recorded < found.placed_as_recorded) {
+            if best.as_ref().is_none_or(|(best, _)| best.placed_as_recorded < found.0.placed_as_recorded) {
                 best = Some(found);
             }
         }
-        Ok(best)
+        let Some((best, ties)) = best else { return Ok(None) };
+        if let Some(start) = asked.start.as_mut().filter(|_| best.rules.tie == TieBreak::Segment && 0 < best.taught) {
+            Arc::make_mut(start).rank(&ties);
+        }
+        Ok(Some(best))
     }
 }
 
@@ -85,7 +98,7 @@ fn find_private_pools(
 ) -> Result<(), Cancelled> {
     let memory = &snapshot.devices[device];
     let (first, mut named) = (snapshot.pools.len() as u32, 0u32);
-    let mut found = reproduce(snapshot, device, replay, asked, recorded, rules, progress)?;
+    let (mut found, _) = reproduce(snapshot, device, replay, asked, recorded, rules, progress)?;
     'segments: for _ in 0..PRIVATE_SEGMENTS {
         let Some(event) = found.first_divergence else { return Ok(()) };
         let before = event.0.checked_sub(1).map(|before| memory.trace.actions()[before as usize]);
@@ -100,7 +113,7 @@ fn find_private_pools(
         for pool in 0..=one_more {
             let mut tried = asked.clone();
             tried.route(|life| memory.allocations.segments()[life.0 as usize] == row, PoolId(first + pool));
-            let now = reproduce(snapshot, device, replay, &tried, recorded, rules, progress)?;
+            let (now, _) = reproduce(snapshot, device, replay, &tried, recorded, rules, progress)?;
             if now.first_divergence.is_none_or(|later| event < later) {
                 *asked = tried;
                 found = now;
@@ -113,6 +126,7 @@ fn find_private_pools(
     Ok(())
 }
 
+/// How far the allocator goes with the recording, and the numbers of the segments older than it in the order it showed.
 fn reproduce(
     snapshot: &Snapshot,
     device: DeviceId,
@@ -121,15 +135,15 @@ fn reproduce(
     recorded: &Recorded,
     rules: Rules,
     progress: &Progress,
-) -> Result<Fidelity, Cancelled> {
+) -> Result<(Fidelity, FxHashMap<u64, u64>), Cancelled> {
     progress.stage("reproducing the recording", asked.requests.len() as u64)?;
     let memory = &snapshot.devices[device];
-    let mut found = Fidelity { rules, placed_as_recorded: 0, allocations: 0, first_divergence: None };
+    let mut found = Fidelity { rules, placed_as_recorded: 0, taught: 0, allocations: 0, first_divergence: None };
     let driver = Tape::new(memory, recorded.total);
-    let limit = limit(&recorded.settings, recorded.total);
+    let limit = limit(&recorded.settings, rules, recorded.total);
     let mut allocator = Caching::new(recorded.settings.clone(), rules, limit, driver, asked.lives);
-    if memory.coverage.lacks(Missing::Start) {
-        allocator.adopt(snapshot, memory, &replay.state_at(memory, Position::START), recorded.total);
+    if let Some(start) = &asked.start {
+        allocator.begin(start, recorded.total);
     }
     let mut waiting = Vec::new();
     for (done, (event, request)) in asked.requests.iter().enumerate() {
@@ -148,8 +162,10 @@ fn reproduce(
                 continue;
             }
             Request::Alloc(life, wanted) => {
-                let address = allocator.allocate(Some(*life), wanted, &waiting);
-                let placed = address == Some(memory.allocations.addresses()[life.0 as usize]);
+                let there = memory.allocations.addresses()[life.0 as usize];
+                let taught = asked.start.is_some() && allocator.prefer(wanted, there);
+                let placed = allocator.allocate(Some(*life), wanted, &waiting) == Some(there);
+                found.taught += u64::from(placed && taught);
                 found.allocations += 1;
                 found.placed_as_recorded += u64::from(placed);
                 placed
@@ -166,9 +182,10 @@ fn reproduce(
         }
         found.first_divergence = found.first_divergence.or(Some(*event));
         allocator.driver.skip_to_end();
-        allocator.adopt(snapshot, memory, &replay.state_at(memory, Position::after(*event)), recorded.total);
+        let state = replay.state_at(memory, Position::after(*event));
+        allocator.adopt(&Layout::of(snapshot, memory, &state), recorded.total);
     }
-    Ok(found)
+    Ok((found, allocator.older_ties))
 }
 
 /// What the driver did in the recording, read back in order.
@@ -243,4 +260,6 @@ impl Driver for Tape<'_> {
     fn unmap(&mut self, address: u64, size: u64) {
         self.strayed |= !self.follow(Action::SegmentUnmap, address, size);
     }
+    fn hold(&mut self, _address: u64, _size: u64, _expandable: bool) {}
+    fn lift(&mut self) {}
 }

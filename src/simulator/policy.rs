@@ -2,17 +2,36 @@
 //!
 //! Always: a policy sees requests and a driver's answers, never a recorded address; what it counts is in bytes.
 
-use crate::model::AllocationId;
+use crate::model::{AllocationId, BlockState};
+use crate::simulator::journal::Journal;
+use crate::simulator::layout::Layout;
 use crate::simulator::request::{Request, Wanted};
 use crate::simulator::scenario::Counters;
 
 /// An allocator: PyTorch's own, or a model of another.
 pub trait Policy {
+    /// Who is told what it does.
+    type Journal: Journal;
+    /// Whom it tells what it does.
+    fn journal(&mut self) -> &mut Self::Journal;
     /// The address of a new block, or none where memory ran out. `life` names it for later, `waiting` are the frees
     /// that a retry would wait for first, in order.
     fn allocate(&mut self, life: Option<AllocationId>, wanted: &Wanted, waiting: &[AllocationId]) -> Option<u64>;
     /// Serves what is no allocation; those have [`Policy::allocate`].
     fn give_back(&mut self, request: &Request);
+    /// Takes over what was there when a recording began mid-run, on a card of `total` bytes. A model that has no such
+    /// layout is asked for the older blocks anew, in address order.
+    fn begin(&mut self, start: &Layout, _total: Option<u64>) {
+        for (segment, block) in start.active() {
+            let wanted = Wanted { size: block.requested, stream: segment.stream, pool: segment.pool };
+            self.allocate(block.life, &wanted, &[]);
+            if let Some(life) = block.life.filter(|_| block.state == BlockState::ActivePendingFree) {
+                self.give_back(&Request::FreeRequested(life));
+            }
+        }
+    }
+    /// From here on memory has no end.
+    fn lift(&mut self);
     /// What was counted so far.
     fn counters(&self) -> &Counters;
 }

@@ -1,12 +1,16 @@
-//! What the program asked for, in order, without a single recorded address: all that a simulation is fed with.
+//! What the program asked for, in order, without a single recorded address: all that a simulation is fed with, but for
+//! the layout that a recording begins with where it begins mid-run.
 //!
 //! Always: requests stand in the order of their events; a life is asked for once and given back at most once.
 //! Frees that were waited for directly in front of the releases of a retry belong to that retry: they come as
 //! [`Request::CompletedInRetry`], for they happened after the first search had failed.
 
-use crate::model::{Action, AllocationId, DeviceId, EventIdx, PoolId, Position, Snapshot};
+use crate::model::{Action, AllocationId, BlockState, DeviceId, EventIdx, Missing, PoolId, Position, Snapshot};
+use crate::replay::Replay;
+use crate::simulator::layout::Layout;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// What an allocation asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +51,8 @@ pub struct RequestStream {
     pub requests: Vec<(EventIdx, Request)>,
     /// Number of lives: ids are below.
     pub lives: usize,
+    /// What was there before the first of them, where the recording begins mid-run.
+    pub start: Option<Arc<Layout>>,
 }
 
 impl RequestStream {
@@ -54,11 +60,18 @@ impl RequestStream {
     pub fn of(snapshot: &Snapshot, device: DeviceId, empty_caches: &[Range<u32>]) -> RequestStream {
         let memory = &snapshot.devices[device];
         let trace = &memory.trace;
-        let mut asked = RequestStream { requests: Vec::with_capacity(trace.len()), lives: memory.allocations.len() };
+        let start = memory.coverage.lacks(Missing::Start).then(|| {
+            let state = Replay::new(memory).state_at(memory, Position::START);
+            Arc::new(Layout::of(snapshot, memory, &state))
+        });
+        let mut asked = RequestStream { requests: Vec::with_capacity(trace.len()), lives: memory.allocations.len(), start };
         let mut retry = Retry { actions: trace.actions(), empty_caches, looked: 0..0, answer: false };
         let mut caches = empty_caches.iter().peekable();
         let mut ends = pool_ends(snapshot, device);
-        let mut pending: FxHashSet<AllocationId> = FxHashSet::default();
+        // What waited when the recording began is given back already.
+        let held = asked.start.iter().flat_map(|start| start.active());
+        let waited = held.filter(|(_, block)| block.state == BlockState::ActivePendingFree);
+        let mut pending: FxHashSet<AllocationId> = waited.filter_map(|(_, block)| block.life).collect();
         let mut skip = None;
         for event in trace.events() {
             if skip.take() == Some(event) {

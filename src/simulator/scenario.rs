@@ -1,15 +1,17 @@
 //! A scenario: the settings, the card and the release's rules a recording's requests are served under; and the
 //! figures that come out.
 //!
-//! Always: a run stops at the first request that fails where the recording's did not, and at the first that is served
-//! where the recording's failed: what the program would have done next is not known.
+//! Always: unless it is to go on, a run stops at the first request that fails where the recording's did not, and at the
+//! first that is served where the recording's failed: what the program would have done next is not known.
 
 use crate::base::{Cancelled, Progress};
-use crate::model::{AllocatorSettings, EventIdx, Origin};
+use crate::model::{AllocationId, AllocatorSettings, EventIdx, Origin};
 use crate::simulator::caching::Caching;
-use crate::simulator::device::Vram;
+use crate::simulator::device::{Placement, Vram};
+use crate::simulator::journal::Journal;
 use crate::simulator::policy::{Policy, PolicyKind};
-use crate::simulator::request::{Request, RequestStream};
+use crate::simulator::request::{Request, RequestStream, Wanted};
+use std::sync::Arc;
 
 /// Which of several free blocks of one size is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +31,8 @@ pub struct Rules {
     pub tie: TieBreak,
     /// Whether private pools grow in expandable segments too (PyTorch 2.5 and later).
     pub private_expandable: bool,
+    /// Whether a memory fraction of 1 is a limit too, and parts of bytes are cut off (PyTorch 2.6 and earlier).
+    pub whole_is_limit: bool,
 }
 
 impl Rules {
@@ -42,11 +46,11 @@ impl Rules {
         let oldest = range.and_then(|range| release(&range.at_least)).unwrap_or((0, 0));
         let newest =
             range.and_then(|range| range.at_most.as_deref().map_or(Some((u32::MAX, 0)), release)).unwrap_or((u32::MAX, 0));
-        let private_expandable = (2, 5) <= newest;
+        let (private_expandable, whole_is_limit) = ((2, 5) <= newest, newest <= (2, 6));
         [(TieBreak::Segment, (2, 13), (u32::MAX, 0)), (TieBreak::Block, (2, 12), (2, 12)), (TieBreak::Address, (0, 0), (2, 11))]
             .into_iter()
             .filter(|(_, from, to)| *from <= newest && oldest <= *to)
-            .map(|(tie, ..)| Rules { tie, private_expandable })
+            .map(|(tie, ..)| Rules { tie, private_expandable, whole_is_limit })
             .collect()
     }
 }
@@ -95,6 +99,39 @@ pub struct Counters {
     pub device_frees: u64,
 }
 
+/// Which calls of `torch.cuda.empty_cache()` are made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum EmptyCaches {
+    /// Those of the recording.
+    #[default]
+    Recorded,
+    /// None.
+    Without,
+    /// One after each of these events, in ascending order, and no other: the ends of steps.
+    After(Arc<[EventIdx]>),
+}
+
+/// What happens when a request fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AtFailure {
+    /// The run stops, as the program most likely did.
+    #[default]
+    Stop,
+    /// The run goes on, from there on as if memory had no end: figures are of all that was recorded. Where the recording
+    /// failed and its request is served here, the memory is given back at once, for nothing was done with it.
+    Endless,
+}
+
+/// With what a run begins, where the recording begins mid-run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Start {
+    /// With the segments and blocks that were there, at their addresses, whatever the settings.
+    #[default]
+    Recorded,
+    /// With nothing: what is older than the recording is absent, and giving it back does nothing.
+    Empty,
+}
+
 /// What the requests are served under.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -108,19 +145,39 @@ pub struct Scenario {
     pub capacity: Option<u64>,
     /// The card's size in bytes, where it is known.
     pub total: Option<u64>,
+    /// Where the driver puts new segments.
+    pub placement: Placement,
+    /// Which calls of `empty_cache()` are made.
+    pub empty_caches: EmptyCaches,
+    /// What happens when a request fails.
+    pub at_failure: AtFailure,
+    /// With what the run begins.
+    pub start: Start,
 }
 
 impl Scenario {
-    /// PyTorch's allocator under settings, on a card without end.
+    /// PyTorch's allocator under settings, on a card without end; all else as recorded.
     pub fn new(settings: AllocatorSettings, rules: Rules) -> Scenario {
-        Scenario { policy: PolicyKind::Caching, settings, rules, capacity: None, total: None }
+        Scenario {
+            policy: PolicyKind::default(),
+            settings,
+            rules,
+            capacity: None,
+            total: None,
+            placement: Placement::default(),
+            empty_caches: EmptyCaches::default(),
+            at_failure: AtFailure::default(),
+            start: Start::default(),
+        }
     }
 }
 
-/// The memory fraction in bytes, where the settings and the card's size tell; the whole card is no limit.
-pub fn limit(settings: &AllocatorSettings, total: Option<u64>) -> Option<u64> {
-    let fraction = settings.per_process_memory_fraction.filter(|fraction| *fraction < 1.0)?;
-    Some((fraction * total? as f64).round() as u64)
+/// The memory fraction in bytes, where the settings and the card's size tell (`setMemoryFraction`). The whole card is a
+/// limit up to PyTorch 2.6 only: one that garbage is collected by.
+pub fn limit(settings: &AllocatorSettings, rules: Rules, total: Option<u64>) -> Option<u64> {
+    let fraction = settings.per_process_memory_fraction.filter(|fraction| *fraction < 1.0 || rules.whole_is_limit)?;
+    let bytes = fraction * total? as f64;
+    Some(if rules.whole_is_limit { bytes } else { bytes.round() } as u64)
 }
 
 /// A request that failed.
@@ -128,7 +185,7 @@ pub fn limit(settings: &AllocatorSettings, total: Option<u64>) -> Option<u64> {
 pub struct Failure {
     /// Its event in the recording.
     pub event: EventIdx,
-    /// Bytes it asked for.
+    /// Bytes it asked for, as PyTorch's own `oom` event says it: rounded as the settings say.
     pub requested: u64,
 }
 
@@ -145,25 +202,78 @@ pub struct Outcome {
 
 /// Serves all requests under a scenario.
 pub fn simulate(asked: &RequestStream, scenario: &Scenario, progress: &Progress) -> Result<Outcome, Cancelled> {
-    let driver = Vram::new(scenario.capacity, scenario.total);
-    let limit = limit(&scenario.settings, scenario.total);
+    progress.stage("simulating", asked.requests.len() as u64)?;
+    simulate_as(asked, scenario, AtRecordedFailure::AsScenario, progress)
+}
+
+/// What happens where the recording failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtRecordedFailure {
+    /// Another failure is as recorded; where it is served, the scenario says how it goes on.
+    AsScenario,
+    /// It is to be served like all others, and its memory is given back at once.
+    ToBeServed,
+}
+
+/// As [`simulate`], within a stage of somebody else.
+pub(crate) fn simulate_as(
+    asked: &RequestStream,
+    scenario: &Scenario,
+    recorded: AtRecordedFailure,
+    progress: &Progress,
+) -> Result<Outcome, Cancelled> {
+    simulate_telling((), asked, scenario, recorded, progress)
+}
+
+/// As [`simulate_as`], telling a journal what happens.
+pub(crate) fn simulate_telling(
+    journal: impl Journal,
+    asked: &RequestStream,
+    scenario: &Scenario,
+    recorded: AtRecordedFailure,
+    progress: &Progress,
+) -> Result<Outcome, Cancelled> {
+    let driver = Vram::new(scenario.capacity, scenario.total, scenario.placement);
+    let limit = limit(&scenario.settings, scenario.rules, scenario.total);
     match scenario.policy {
         PolicyKind::Caching => {
-            serve(asked, &mut Caching::new(scenario.settings.clone(), scenario.rules, limit, driver, asked.lives), progress)
+            // One life more, for what was not served in the recording.
+            let lives = asked.lives + 1;
+            let mut memory = Caching::telling(journal, scenario.settings.clone(), scenario.rules, limit, driver, lives);
+            serve(asked, scenario, recorded, &mut memory, progress)
         }
     }
 }
 
 /// Serves all requests by an allocator.
-fn serve(asked: &RequestStream, memory: &mut impl Policy, progress: &Progress) -> Result<Outcome, Cancelled> {
-    progress.stage("simulating", asked.requests.len() as u64)?;
-    let (mut failure, mut served_instead) = (None, None);
+fn serve(
+    asked: &RequestStream,
+    scenario: &Scenario,
+    recorded: AtRecordedFailure,
+    memory: &mut impl Policy,
+    progress: &Progress,
+) -> Result<Outcome, Cancelled> {
+    if let Some(start) = asked.start.as_ref().filter(|_| scenario.start == Start::Recorded) {
+        memory.begin(start, scenario.total);
+    }
+    let failed = |event: &EventIdx, wanted: &Wanted| {
+        let requested = if scenario.policy == PolicyKind::Caching { scenario.settings.round(wanted.size) } else { wanted.size };
+        Some(Failure { event: *event, requested })
+    };
+    let ends: &[EventIdx] = if let EmptyCaches::After(events) = &scenario.empty_caches { events } else { &[] };
+    let mut ends = ends.iter().peekable();
+    let (mut failure, mut served_instead, mut stopped) = (None, None, false);
     let mut waiting = Vec::new();
     for (done, (event, request)) in asked.requests.iter().enumerate() {
         if done.is_multiple_of(1 << 14) {
             progress.at(done as u64)?;
         }
-        let (wanted, recorded_failure) = match request {
+        while let Some(end) = ends.next_if(|end| **end < *event) {
+            memory.journal().at(*end);
+            memory.give_back(&Request::EmptyCache);
+        }
+        memory.journal().at(*event);
+        match request {
             Request::CompletedInRetry(life) => {
                 waiting.push(*life);
                 continue;
@@ -174,28 +284,43 @@ fn serve(asked: &RequestStream, memory: &mut impl Policy, progress: &Progress) -
                 continue;
             }
             Request::Alloc(life, wanted) => {
-                let served = memory.allocate(Some(*life), wanted, &waiting).is_some();
-                (if served { None } else { Some(wanted) }, false)
+                if memory.allocate(Some(*life), wanted, &waiting).is_none() {
+                    failure = failure.or(failed(event, wanted));
+                    stopped = scenario.at_failure == AtFailure::Stop;
+                    if stopped {
+                        break;
+                    }
+                    memory.lift();
+                    memory.allocate(Some(*life), wanted, &[]);
+                }
             }
             Request::Failed(wanted) => {
-                if memory.allocate(None, wanted, &waiting).is_some() {
-                    served_instead = Some(*event);
-                    break;
+                let extra = AllocationId(asked.lives as u32);
+                let is_served = memory.allocate(Some(extra), wanted, &waiting).is_some();
+                let to_be_served = recorded == AtRecordedFailure::ToBeServed;
+                if is_served {
+                    served_instead = served_instead.or(Some(*event));
+                    stopped = !to_be_served && scenario.at_failure == AtFailure::Stop;
+                    if stopped {
+                        break;
+                    }
+                    memory.give_back(&Request::Free(extra));
+                } else {
+                    failure = failure.or(failed(event, wanted));
+                    stopped = to_be_served;
+                    if stopped {
+                        break;
+                    }
                 }
-                (Some(wanted), true)
             }
-            other => {
-                memory.give_back(other);
-                (None, false)
-            }
-        };
-        waiting.clear();
-        if let Some(wanted) = wanted {
-            failure = failure.or(Some(Failure { event: *event, requested: wanted.size }));
-            if !recorded_failure {
-                break;
-            }
+            Request::EmptyCache if scenario.empty_caches != EmptyCaches::Recorded => {}
+            other => memory.give_back(other),
         }
+        waiting.clear();
+    }
+    for end in ends.filter(|_| !stopped) {
+        memory.journal().at(*end);
+        memory.give_back(&Request::EmptyCache);
     }
     Ok(Outcome { counters: *memory.counters(), failure, served_instead })
 }

@@ -6,7 +6,7 @@
 use crate::analysis::block_sums::BlockSums;
 use crate::analysis::diagnosis::account::Accounting;
 use crate::analysis::diagnosis::steps::Steps;
-use crate::analysis::diagnosis::{DiagnosisParams, OomMessage};
+use crate::analysis::diagnosis::{DiagnosisParams, OomMessage, Tried};
 use crate::analysis::gaps::{Gaps, MappedRange, PoolKey};
 use crate::analysis::query::Asked;
 use crate::analysis::timeline::UsageTimeline;
@@ -131,6 +131,8 @@ pub struct Facts<'a> {
     pub card: Card,
     /// What PyTorch's own message says of this failure.
     pub message: Option<&'a OomMessage>,
+    /// What came of serving the requests under other settings, where somebody did.
+    pub tried: Option<&'a Tried>,
     /// The state at the moment.
     pub state: MemoryState,
     /// What failed; none where nothing did.
@@ -252,6 +254,7 @@ impl<'a> Facts<'a> {
             timeline,
             card: Card { total, ..params.card },
             message,
+            tried: params.tried.as_deref(),
             state,
             request,
             unstated: Vec::new(),

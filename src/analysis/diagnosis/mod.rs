@@ -27,12 +27,14 @@ mod settings;
 mod sizes;
 mod stranded;
 mod trapped;
+mod what_if;
 
 pub use account::Accounting;
 pub use facts::{Card, Facts, PoolFrom, Request};
 pub use message::OomMessage;
 pub use rule::{Certainty, Finding, Rule, Severity, StackBytes};
 pub use verdict::Verdict;
+pub use what_if::{Tried, TriedBest, TriedResult};
 
 use crate::analysis::moment::Moment;
 use crate::analysis::query::{Asked, Query};
@@ -53,6 +55,7 @@ pub const RULES: &[Rule] = &[
     rounding::RULE,
     sizes::RULE,
     settings::RULE,
+    what_if::RULE,
     growth::RULE,
     rise::RULE,
     pressure::RULE,
@@ -74,6 +77,8 @@ pub struct DiagnosisParams {
     pub card: Card,
     /// PyTorch's own messages, from a log.
     pub messages: Arc<[OomMessage]>,
+    /// What came of serving the requests under other settings.
+    pub tried: Option<Arc<Tried>>,
 }
 
 /// One failure, or the peak where there is none.

@@ -48,7 +48,7 @@ impl Filling {
     }
     /// Number of events so far, over all devices.
     pub fn events(&mut self) -> u64 {
-        self.builder.ordinals().iter().map(|ordinal| self.builder.device(*ordinal).trace.len() as u64).sum()
+        self.builder.devices().map(|(_, record)| record.trace.len() as u64).sum()
     }
     /// What is known of the job so far.
     pub fn job(&self) -> &crate::model::Job {
@@ -354,7 +354,7 @@ impl Filling {
             let record = self.builder.device(device);
             record.segments_known = segments.is_some();
             record.segments = segments.unwrap_or_default();
-            record.start = start.unwrap_or_default();
+            record.start = start;
         }
         let unnamed: usize = self.unnamed.values().map(Vec::len).sum();
         if 0 < unnamed {

@@ -1,7 +1,7 @@
 //! Random requests, checked against a naive list of lives: nothing is lost and nothing overlaps.
 
 use super::*;
-use crate::simulator::device::Vram;
+use crate::simulator::device::{Placement, Vram};
 
 const MIB: u64 = 1 << 20;
 
@@ -63,9 +63,10 @@ fn nothing_is_lost_and_nothing_overlaps() {
     let both = AllocatorSettings { max_split_size: Some(24 * MIB), ..collected.clone() };
     for (kind, settings) in [plain, expandable, split, collected, rounded, both].into_iter().enumerate() {
         for (seed, tie) in (0u64..).zip([TieBreak::Address, TieBreak::Block, TieBreak::Segment, TieBreak::Address]) {
-            let rules = Rules { tie, private_expandable: seed == 0 };
+            let rules = Rules { tie, private_expandable: seed == 0, whole_is_limit: false };
             let limit = (0.0 < settings.garbage_collection_threshold).then_some(280 * MIB);
-            let mut memory = Caching::new(settings.clone(), rules, limit, Vram::new(Some(300 * MIB), None), 3000);
+            let mut memory =
+                Caching::new(settings.clone(), rules, limit, Vram::new(Some(300 * MIB), None, Placement::default()), 3000);
             // Each life's address, requested size, and whether it waits for another stream.
             let mut lives: BTreeMap<u32, (u64, u64, bool)> = BTreeMap::new();
             let mut dice = Dice(seed + 17 * kind as u64);

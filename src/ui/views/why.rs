@@ -84,6 +84,12 @@ impl Why {
                 cx.send(Command::MoveCursor(case.at));
             }
         }
+        if memory.has_history() {
+            let help = "Serves the recorded requests again under other settings or on another card";
+            if ui.button("What if?").on_hover_text(help).clicked() {
+                cx.show_view(ui.ctx(), "what-if");
+            }
+        }
         let dump = memory.end();
         if case.request.is_some() && case.at != dump && memory.has_history() {
             let answer = cx.ask::<UsageTimeline>(());
@@ -133,7 +139,7 @@ impl Why {
     fn card(&mut self, ui: &mut Ui, cx: &Cx<'_>, params: &DiagnosisParams) {
         let send = |card: Card, messages: Option<Vec<OomMessage>>| {
             let messages = messages.map_or_else(|| params.messages.clone(), Into::into);
-            cx.send(Command::SetCard(DiagnosisParams { card, messages }));
+            cx.send(Command::SetCard(DiagnosisParams { card, messages, tried: None }));
         };
         ui.horizontal(|ui| {
             let label = ui.label("Card");
