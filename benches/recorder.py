@@ -13,7 +13,7 @@ import tempfile
 JOB = """
 import sys, time, torch
 kind, seconds = sys.argv[1], float(sys.argv[2])
-layers = [torch.nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True) for _ in range(4)]
+layers = [torch.nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True) for _ in range(7)]
 model = torch.nn.Sequential(*layers).cuda()
 optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
 batch = torch.zeros(8, 128, 256, device="cuda")

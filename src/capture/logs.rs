@@ -149,12 +149,13 @@ mod tests {
 
     #[test]
     fn the_logs_of_a_job_are_found_by_name() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("a test's own");
         for name in ["a.fsl", "a.rank0.fsl", "a.rank10.fsl", "a.pid7.fsl", "ab.fsl", "a.exit.pickle", "a.x.fsl", "b.rank0.fsl"] {
-            std::fs::write(folder.path().join(name), b"").unwrap();
+            std::fs::write(folder.path().join(name), b"").expect("a test's own");
         }
         let found = of(&folder.path().join("a.fsl"));
-        let names: Vec<_> = found.iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
+        let names: Vec<_> =
+            found.iter().map(|path| path.file_name().expect("a test's own").to_string_lossy().into_owned()).collect();
         assert_eq!(names, ["a.fsl", "a.pid7.fsl", "a.rank0.fsl", "a.rank10.fsl"]);
         assert!(of(&folder.path().join("c.fsl")).is_empty());
     }

@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn the_recorder_is_told_in_json() {
         let request = Request { out: "/x/a\"b\\c\n.fsl".into(), max_entries: Some(7), only_ring: true, ..Request::default() };
-        let value: serde_json::Value = serde_json::from_str(&settings(&request)).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&settings(&request)).expect("a test's own");
         assert_eq!(value["out"], "/x/a\"b\\c\n.fsl");
         assert_eq!(value["max_entries"], 7);
         assert_eq!(value["way"], "ring");

@@ -292,7 +292,7 @@ fn a_slow_pipe_does_not_stop_the_job_with_python() {
     assert!(began.elapsed() < Duration::from_secs(20));
     reader.wait().expect("it ends");
     let read = open(&job.path("read.fsl"));
-    assert!(0 < read.devices.as_slice()[0].trace.len());
+    assert!(!read.devices.as_slice()[0].trace.is_empty());
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn a_snapshot_is_written_on_request_with_python() {
     waited(&|| job.path("job.1.pickle").exists());
     assert!(running.wait().expect("it ends").success());
     let snapshot = open(&job.path("job.1.pickle"));
-    assert!(0 < snapshot.devices.as_slice()[0].trace.len());
+    assert!(!snapshot.devices.as_slice()[0].trace.is_empty());
     let whole = job.log();
     assert_same(&whole, &job.truth());
     assert_eq!(whole.devices.as_slice()[0].annotations.len(), 1);
