@@ -304,9 +304,12 @@ impl Blocks {
     }
 }
 
+/// PyTorch's pair for a pool, its half, and the stream as it is counted.
+type HalfKey = ((i64, i64), SizeClass, u32);
+
 /// Halves of pools that have a segment on either side.
 fn pools(sides: [(&Side<'_>, &MemoryState); 2]) -> Vec<PoolDiff> {
-    let mut found: BTreeMap<((i64, i64), SizeClass, u32), [Option<PoolState>; 2]> = BTreeMap::new();
+    let mut found: BTreeMap<HalfKey, [Option<PoolState>; 2]> = BTreeMap::new();
     for (place, (side, state)) in sides.into_iter().enumerate() {
         for pool in &state.pools {
             let key = (side.snapshot.pools.pair(pool.pool), pool.class, pool.stream.0);

@@ -10,6 +10,9 @@ use crate::chart::paired_bars::{self, PairedBarsInput};
 use crate::chart::{Clock, Drawing, TimeAxis, Unit};
 use crate::report::diff_model::{ClassInfo, Compared};
 
+/// Picks one counter.
+type CurveOf = fn(&UsageTimeline) -> &Curve;
+
 /// Allocated and reserved of both sides over events, aligned at their beginnings; none where neither has a history.
 pub fn timelines(compared: &Compared<'_>, width_pt: f32, height_pt: f32) -> Option<Drawing> {
     let sides = [&compared.a, &compared.b];
@@ -20,8 +23,7 @@ pub fn timelines(compared: &Compared<'_>, width_pt: f32, height_pt: f32) -> Opti
     let anchors = compared.anchors(AlignBy::Start);
     let upper = (height_pt * 0.55).round();
     let mut drawing = Drawing::new(width_pt, height_pt);
-    let plots: [(&str, fn(&UsageTimeline) -> &Curve); 2] =
-        [("allocated", |curves| &curves.allocated), ("reserved", |curves| &curves.reserved)];
+    let plots: [(&str, CurveOf); 2] = [("allocated", |curves| &curves.allocated), ("reserved", |curves| &curves.reserved)];
     for (row, (name, curve)) in plots.into_iter().enumerate() {
         let side = |place: usize| OverlaySide {
             curve: curve(sides[place].curves),
