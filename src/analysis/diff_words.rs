@@ -129,9 +129,14 @@ fn what_follows(diff: &SnapshotDiff) -> String {
         (0, _) => format!("Reserved memory is {} less all the same ({both})", size(reserved)),
         (x, y) if x == y => {
             let more = if reserved < 0 { "less" } else { "more" };
-            // Segments are coarser than blocks: half of the way is taken for following.
-            let hardly = if reserved.unsigned_abs() * 2 < allocated.unsigned_abs() { "hardly " } else { "" };
-            format!("Reserved memory {hardly}follows, {} {more} ({both})", size(reserved))
+            // Segments are coarser than blocks: from half of the way to twice of it is taken for following.
+            let (by, wanted) = (reserved.unsigned_abs(), allocated.unsigned_abs());
+            let follows = match (by * 2 < wanted, wanted * 2 < by) {
+                (true, _) => "hardly follows",
+                (_, true) => "goes the same way and further",
+                _ => "follows",
+            };
+            format!("Reserved memory {follows}, {} {more} ({both})", size(reserved))
         }
         _ => {
             let more = if reserved < 0 { "less" } else { "more" };
@@ -199,7 +204,8 @@ mod tests {
             ((100, 80, 20), (100, 80, 20), "the same too, 100 bytes; neither has free memory outside"),
             ((100, 80, 20), (100, 90, 5), "does not follow, it is 100 bytes in both; B is the more fragmented, with 5 bytes"),
             ((100, 80, 10), (120, 90, 30), "follows, 20 bytes more (120 bytes against 100 bytes); A is the more fragmented"),
-            ((100, 80, 20), (60, 50, 10), "follows, 40 bytes less"),
+            ((100, 80, 20), (60, 50, 10), "memory follows, 40 bytes less"),
+            ((100, 80, 20), (60, 75, 0), "goes the same way and further, 40 bytes less"),
             ((100, 80, 20), (102, 90, 10), "hardly follows, 2 bytes more"),
             ((100, 80, 10), (150, 60, 80), "goes the other way, 50 bytes more"),
             ((100, 80, 10), (90, 80, 0), "is 10 bytes less all the same (90 bytes against 100 bytes); both are as fragmented"),

@@ -5,6 +5,8 @@
 //! or a file that cannot be read. All but `open` work without a display.
 
 pub mod at;
+pub mod attach;
+pub mod capture;
 pub mod check;
 pub mod command;
 pub mod convert;
@@ -38,6 +40,8 @@ pub const COMMANDS: &[Command] = &[
     diff::COMMAND,
     whatif::COMMAND,
     convert::COMMAND,
+    capture::COMMAND,
+    attach::COMMAND,
     check::COMMAND,
 ];
 

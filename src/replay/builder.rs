@@ -116,10 +116,6 @@ impl SnapshotBuilder {
     pub fn device(&mut self, ordinal: i32) -> &mut DeviceRecord {
         self.devices.entry(ordinal).or_default()
     }
-    /// The devices that were named so far, by ordinal.
-    pub fn ordinals(&self) -> Vec<i32> {
-        self.devices.keys().copied().collect()
-    }
     /// The records of all devices by their ordinal, ascending.
     pub fn devices(&self) -> impl Iterator<Item = (i32, &DeviceRecord)> {
         self.devices.iter().map(|(ordinal, record)| (*ordinal, record))

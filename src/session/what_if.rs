@@ -134,6 +134,7 @@ pub struct Tries {
     prepared: Option<(String, Arc<WhatIf>)>,
     rows: Vec<Try>,
     next: u32,
+    newest: Option<u32>,
     job: Option<JobId>,
 }
 
@@ -141,6 +142,10 @@ impl Tries {
     /// The rows, in the order in which they were tried.
     pub fn rows(&self) -> &[Try] {
         &self.rows
+    }
+    /// The number of the row that was asked for last: of all settings the best.
+    pub fn newest(&self) -> Option<u32> {
+        self.newest
     }
 }
 
@@ -150,6 +155,8 @@ pub(crate) struct Delivery {
     device: DeviceId,
     prepared: Option<(String, Arc<WhatIf>)>,
     rows: Vec<(ScenarioRow, Option<Curve>)>,
+    /// Whether the first of the rows was not asked for: the recording.
+    has_recording: bool,
     drawn: Option<(u32, Curve)>,
 }
 
@@ -253,7 +260,8 @@ impl Session {
             let (_, over_time) = simulate_over_time(&what_if.asked, &scenario, &cx.progress)?;
             let drawn = Some((number, curve(over_time, end)));
             let (document, device) = front;
-            cx.send(Message::Tries(Box::new(Delivery { document, device, prepared: None, rows: Vec::new(), drawn })));
+            let delivery = Delivery { document, device, prepared: None, rows: Vec::new(), has_recording: false, drawn };
+            cx.send(Message::Tries(Box::new(delivery)));
             Ok(())
         });
     }
@@ -263,7 +271,7 @@ impl Session {
     }
 
     pub(super) fn arrive_tries(&mut self, delivery: Delivery) {
-        let Delivery { document, device, prepared, rows, drawn } = delivery;
+        let Delivery { document, device, prepared, rows, has_recording, drawn } = delivery;
         let Some(tries) = self.tries.get_mut(&(document, device)) else { return };
         if let Some((number, curve)) = drawn
             && let Some(row) = tries.rows.iter_mut().find(|row| row.number == number)
@@ -274,6 +282,9 @@ impl Session {
             tries.prepared = prepared;
         }
         let Some(what_if) = tries.prepared.as_ref().map(|(_, what_if)| Arc::clone(what_if)) else { return };
+        if usize::from(has_recording) < rows.len() {
+            tries.newest = Some(tries.next + 1 + u32::from(has_recording));
+        }
         for (row, reserved) in rows {
             tries.next += 1;
             tries.rows.push(Try { number: tries.next, what_if: Arc::clone(&what_if), row, reserved });
@@ -299,7 +310,8 @@ impl Work {
         let (text, settings) = given.settings.clone().unwrap_or_else(|| as_recorded.clone());
         let chosen = Scenario { settings, ..base.clone() };
         // The recording itself comes first, unless it is what was asked for.
-        if is_first && (is_sweep || !is_same(&chosen, &first)) {
+        let has_recording = is_first && (is_sweep || !is_same(&chosen, &first));
+        if has_recording {
             rows.push(self.row(as_recorded.0, first, false, progress)?);
         }
         if is_sweep {
@@ -321,7 +333,7 @@ impl Work {
         }
         let Work { document, device, what_if, words, .. } = self;
         let prepared = Some((words, what_if));
-        cx.send(Message::Tries(Box::new(Delivery { document, device, prepared, rows, drawn: None })));
+        cx.send(Message::Tries(Box::new(Delivery { document, device, prepared, rows, has_recording, drawn: None })));
         Ok(())
     }
 

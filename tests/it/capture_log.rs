@@ -202,7 +202,8 @@ fn as_log(builder: &mut SnapshotBuilder) -> Vec<u8> {
         let frames: Vec<u32> = frames.collect();
         log.stack(&frames).expect("memory takes all")
     };
-    for ordinal in builder.ordinals() {
+    let ordinals: Vec<i32> = builder.devices().map(|(ordinal, _)| ordinal).collect();
+    for ordinal in ordinals {
         let record = builder.device(ordinal).clone();
         for row in record.trace.events() {
             let entry = record.trace.entry(row);

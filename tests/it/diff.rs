@@ -244,6 +244,7 @@ fn one_file_is_compared_with_itself_and_closing_the_other_is_survived() {
     let mut window = with_sample("private_pools");
     open_tab(&mut window, "Compare");
     window.get_by_label_contains("Only this file is open");
+    click(&mut window, "Over time");
     window.get_by_label("two timelines");
     window.state_mut().session.send(Command::OpenSample("segments_only"));
     rest(&mut window);

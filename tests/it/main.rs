@@ -1,7 +1,9 @@
 //! All integration tests in one binary, so that the window's libraries link once; one module a boundary.
 
 mod architecture;
+mod capture;
 mod capture_log;
+mod capture_torch;
 mod charts;
 mod cli;
 mod comfort;

@@ -71,7 +71,7 @@ fn a_setting_that_is_typed_makes_the_row_that_the_command_line_prints() {
     show(&mut window);
     assert!(window.query_by_label_contains("Nothing was tried yet").is_some());
     type_into(&mut window, "As a string", "max_split_size_mb:64,expandable_segments:True");
-    type_into(&mut window, "Card", "80GiB");
+    type_into(&mut window, "On a card of", "80GiB");
     click(&mut window, "Try it");
     let rows = shown(&window);
     assert_eq!(rows.len(), 2, "the recording comes first");
@@ -155,7 +155,7 @@ fn what_does_not_do_is_said_and_a_run_can_be_cancelled() {
     for (label, text, sentence) in [
         ("As a string", "colour:blue", "Settings: no setting colour is known"),
         ("As a string", "max_split_size_mb:10", "at least the size of a large segment"),
-        ("Card", "big", "Card: `big` is no size"),
+        ("On a card of", "big", "Card: `big` is no size"),
         ("Held by others", "some", "Held by others: `some` is no size"),
         ("Recorded with", "total:much", "`total:much` does not do"),
     ] {

@@ -86,6 +86,8 @@ static MODE: AtomicU32 = AtomicU32::new(IDLE);
 static HEAD: AtomicU64 = AtomicU64::new(0);
 static TAIL: AtomicU64 = AtomicU64::new(0);
 static DROPPED: AtomicU64 = AtomicU64::new(0);
+/// The number of the entry before which the latest one found no room.
+static DROPPED_BEFORE: AtomicU64 = AtomicU64::new(0);
 static SAMPLED: AtomicUsize = AtomicUsize::new(0);
 static STACKS_KNOWN: AtomicU32 = AtomicU32::new(0);
 
@@ -141,6 +143,12 @@ pub extern "C" fn fst_mode(mode: u32) {
 #[unsafe(no_mangle)]
 pub extern "C" fn fst_dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
+}
+
+/// How many entries came before the latest one that found no room.
+#[unsafe(no_mangle)]
+pub extern "C" fn fst_dropped_before() -> u64 {
+    DROPPED_BEFORE.load(Ordering::Relaxed)
 }
 
 /// libstdc++'s `std::function<void(const TraceEntry&)>`.
@@ -204,6 +212,7 @@ extern "C" fn receive(_: *const c_void, entry: *const u8) {
                     Err(now) => ticket = now,
                 }
             } else if there < ticket {
+                DROPPED_BEFORE.store(ticket, Ordering::Relaxed);
                 DROPPED.fetch_add(1, Ordering::Relaxed);
                 return;
             } else {

@@ -37,7 +37,8 @@ pub struct Filling {
 struct States {
     start: Option<StateRecord>,
     end: Option<StateRecord>,
-    gap: Option<Option<i64>>,
+    /// The row before which the oldest gap lies that no state has mended, and when it was noticed.
+    gap: Option<(u32, Option<i64>)>,
 }
 
 impl Filling {
@@ -47,7 +48,7 @@ impl Filling {
     }
     /// Number of events so far, over all devices.
     pub fn events(&mut self) -> u64 {
-        self.builder.ordinals().iter().map(|ordinal| self.builder.device(*ordinal).trace.len() as u64).sum()
+        self.builder.devices().map(|(_, record)| record.trace.len() as u64).sum()
     }
     /// What is known of the job so far.
     pub fn job(&self) -> &crate::model::Job {
@@ -268,7 +269,7 @@ impl Filling {
     fn gap(&mut self, gap: GapRecord) -> Result<(), BadRecord> {
         let why = self.builder.stacks.strings.get(self.text(gap.reason)?).to_owned();
         let before = self.builder.device(gap.device).trace.len() as u32;
-        self.states.entry(gap.device).or_default().gap = Some(gap.time_us);
+        self.states.entry(gap.device).or_default().gap.get_or_insert((before, gap.time_us));
         let missed = MissedEvents { device: gap.device, before, count: gap.missed, why };
         self.builder.warnings.push(WarningKind::EventsMissed, || missed.to_string());
         self.builder.job.missed.push(missed);
@@ -279,14 +280,13 @@ impl Filling {
         let segments = self.segments(&state);
         let device = state.device;
         let states = self.states.entry(device).or_default();
-        if let Some(time_us) = states.gap.take() {
+        if let Some((gap, time_us)) = states.gap.take() {
             let start = states.start.clone();
             let start = start.map_or_else(Vec::new, |start| self.segments(&start));
-            let trace = &mut self.builder.device(device).trace;
-            let time_us = state.time_us.or(time_us).filter(|_| trace.has_times());
-            for event in resync::missing_events(trace, &start, &segments, time_us) {
-                trace.push(event);
-            }
+            let trace = &self.builder.device(device).trace;
+            let time_us = time_us.or(state.time_us).filter(|_| trace.has_times());
+            let missing = resync::missing_events(trace, gap as usize, &start, &segments, time_us);
+            self.put_in(device, gap, missing);
         }
         let states = self.states.entry(device).or_default();
         match state.when {
@@ -294,6 +294,25 @@ impl Filling {
             When::End => states.end = Some(state),
             When::Start | When::AfterGap | When::Between => {}
         }
+    }
+
+    /// Puts events into a trace before a row.
+    fn put_in(&mut self, device: i32, before: u32, events: Vec<TraceEntry>) {
+        let trace = &mut self.builder.device(device).trace;
+        let behind = trace.slice(before as usize..trace.len());
+        *trace = trace.slice(0..before as usize);
+        let count = events.len() as u32;
+        for event in events {
+            trace.push(event);
+        }
+        trace.append(&behind);
+        let waiting = self.unnamed.values_mut().flatten();
+        for (_, event) in waiting.filter(|(of, event)| *of == device && before <= event.0) {
+            event.0 += count;
+        }
+        let ahead = std::mem::take(&mut self.ahead);
+        let moved = ahead.into_iter().map(|((of, row), notes)| ((of, if of == device { row + count } else { row }), notes));
+        self.ahead = moved.collect();
     }
 
     /// The segments of a state as the builder takes them.

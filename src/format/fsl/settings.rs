@@ -44,6 +44,12 @@ pub(super) fn devices(value: &Value) -> Vec<JobDevice> {
     value.as_array().into_iter().flatten().filter_map(device).collect()
 }
 
+/// One fact of a record of facts, as text.
+pub fn fact(json: &str, name: &str) -> Option<String> {
+    let value: Value = serde_json::from_str(json).ok()?;
+    value.get(name).map(text)
+}
+
 /// A value for people: a list of words as one line.
 pub(super) fn text(value: &Value) -> String {
     match value {

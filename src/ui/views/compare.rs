@@ -19,7 +19,7 @@ use crate::ui::views::compare_parts::{Pages, Shown};
 use crate::ui::views::view::{Cx, View, ViewClass};
 use crate::ui::widgets::canvas::{Gesture, canvas, zoomed};
 use crate::ui::widgets::set_chooser::mark_name;
-use egui::{ComboBox, RichText, Ui, vec2};
+use egui::{ComboBox, Frame, Label, Margin, RichText, Ui, vec2};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -127,27 +127,31 @@ impl View for Compare {
         let params = DiffParams { device_a, at_a: a.at, at_b: b.at, ignore_lines: self.ignore_lines };
         let baseline = Some((other, device_a));
         let answer = cx.session.ask_about::<ComparisonOf>("compare", (front, device_b), baseline, (params, self.pages.fold));
-        let told = |ui: &mut Ui, comparison: &Arc<Comparison>| {
-            words(ui, cx, comparison);
-        };
+        // In a low tile the curves are a page like the others, and each sentence has one line.
+        let low = ui.available_height() < LOW;
         if let Some(comparison) = answer.value() {
-            told(ui, comparison);
+            words(ui, cx, comparison, low);
         }
-        self.curves(ui, cx, &[&a, &b]);
+        if !low {
+            self.curves(ui, cx, &[&a, &b]);
+        }
         if let (Some(comparison), Some(status)) = (answer.value(), answer.status()) {
             // What is shown is of the moments before; it says so by being pale.
             if std::time::Duration::from_millis(300) < status.since.elapsed() {
                 ui.set_opacity(0.5);
             }
             ui.ctx().request_repaint_after(std::time::Duration::from_millis(100));
-            return self.pages.show(ui, cx, &shown(comparison, [&a, &b]));
+            return self.below(ui, cx, comparison, [&a, &b], low);
         }
         match answer {
-            Answer::Ready(comparison) => self.pages.show(ui, cx, &shown(&comparison, [&a, &b])),
+            Answer::Ready(comparison) => self.below(ui, cx, &comparison, [&a, &b], low),
             other => cx.show(ui, &other, |_, _| {}),
         }
     }
 }
+
+/// Below this height a tile is low.
+const LOW: f32 = 100.0 * UNIT;
 
 fn shown<'a>(comparison: &'a Arc<Comparison>, [a, b]: [&Side<'_>; 2]) -> Shown<'a> {
     Shown { comparison, sides: [(a.document.id, a.device), (b.document.id, b.device)] }
@@ -188,26 +192,38 @@ fn prepare<'a>(cx: &Cx<'a>, document: &'a Document, device: DeviceId, when: When
 }
 
 /// The verdict, and what to try where little matches.
-fn words(ui: &mut Ui, cx: &Cx<'_>, comparison: &Comparison) {
+fn words(ui: &mut Ui, cx: &Cx<'_>, comparison: &Comparison, low: bool) {
+    ui.spacing_mut().item_spacing.y = UNIT / 2.0;
     for sentence in verdict(&comparison.diff) {
-        ui.horizontal_wrapped(|ui| {
-            ui.add_space(2.0 * UNIT);
-            ui.label(sentence);
-        });
+        let label = if low { Label::new(&sentence).truncate() } else { Label::new(&sentence).wrap() };
+        line(ui, label);
     }
-    if let Some(hint) = hint(&comparison.diff) {
+    if let Some(hint) = hint(&comparison.diff).filter(|_| !low) {
         weak_line(ui, cx, hint);
     }
+    ui.reset_style();
 }
 
 fn weak_line(ui: &mut Ui, cx: &Cx<'_>, sentence: &str) {
-    ui.horizontal_wrapped(|ui| {
-        ui.add_space(2.0 * UNIT);
-        ui.label(RichText::new(sentence).color(cx.tokens.weak));
-    });
+    line(ui, Label::new(RichText::new(sentence).color(cx.tokens.weak)).wrap());
+}
+
+/// A text with the margin of the other lines.
+fn line(ui: &mut Ui, label: Label) {
+    Frame::NONE.inner_margin(Margin::symmetric((2.0 * UNIT) as i8, 0)).show(ui, |ui| ui.add(label));
 }
 
 impl Compare {
+    /// The pages, and in a low tile the curves as one of them.
+    fn below(&mut self, ui: &mut Ui, cx: &Cx<'_>, comparison: &Arc<Comparison>, sides: [&Side<'_>; 2], low: bool) {
+        let shown = shown(comparison, sides);
+        if self.pages.bar(ui, cx, &shown, low) {
+            self.curves(ui, cx, &sides);
+        } else {
+            self.pages.show(ui, cx, &shown);
+        }
+    }
+
     /// What is compared with: what was chosen while it is open, else another file, else the same.
     fn other<'a>(&self, cx: &Cx<'a>, front: &'a Document) -> &'a Document {
         let documents = cx.session.documents();
@@ -296,7 +312,7 @@ impl Compare {
 
     /// The two recordings on one axis.
     fn curves(&mut self, ui: &mut Ui, cx: &Cx<'_>, sides: &[&Side<'_>; 2]) {
-        const HEIGHT: f32 = 36.0 * UNIT;
+        const HEIGHT: f32 = 40.0 * UNIT;
         if sides.iter().all(|side| !side.memory.has_history()) {
             return;
         }
@@ -318,7 +334,8 @@ impl Compare {
             OverlaySide { curve: curve_a, clock: &clock_a.clock, anchor: anchors[0], at: a.at },
             OverlaySide { curve: curve_b, clock: &clock_b.clock, anchor: anchors[1], at: b.at },
         ];
-        let height = HEIGHT.min((ui.available_height() * 0.45).max(20.0 * UNIT));
+        let room = ui.available_height();
+        let height = if room < LOW { room } else { HEIGHT.min(room * 0.4) };
         let size = vec2(ui.available_width(), height);
         let canvas = canvas(ui, "two timelines", size);
         let whole = overlay::whole(&lines);

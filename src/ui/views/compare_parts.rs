@@ -18,7 +18,7 @@ use crate::ui::theme::{ROW, UNIT};
 use crate::ui::views::view::Cx;
 use crate::ui::widgets::canvas::{Gesture, canvas};
 use crate::ui::widgets::table::{Table, TableCell, TableColumn, TableContent, TableRow, TableSort, copy_buttons, lines};
-use egui::{Align, Grid, Layout, Rect, RichText, ScrollArea, TextEdit, Ui, UiBuilder, vec2};
+use egui::{Align, Grid, Label, Layout, Rect, RichText, ScrollArea, TextEdit, Ui, UiBuilder, vec2};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -37,10 +37,13 @@ enum Page {
     Flame,
     States,
     Bars,
+    /// The curves, where they have no place of their own.
+    Curves,
 }
 
 impl Page {
-    const ALL: [(Page, &'static str); 5] = [
+    const ALL: [(Page, &'static str); 6] = [
+        (Page::Curves, "Over time"),
         (Page::Stacks, "By stack"),
         (Page::Sizes, "By stack and size"),
         (Page::Flame, "Flame"),
@@ -105,24 +108,30 @@ const STACK_COLUMNS: [TableColumn; 7] = [COLUMNS[0], COLUMNS[1], COLUMNS[2], COL
 
 impl Pages {
     pub(super) fn show(&mut self, ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>) {
-        self.bar(ui, cx, shown);
         match self.page {
-            Page::Stacks | Page::Sizes => self.rows(ui, cx, shown),
+            // A tile that grew shows the curves above, and below them the rows.
+            Page::Stacks | Page::Sizes | Page::Curves => self.rows(ui, cx, shown),
             Page::Flame => self.flame(ui, cx, shown),
             Page::States => states(ui, cx, &shown.comparison.diff),
             Page::Bars => bars(ui, cx, &shown.comparison.diff),
         }
     }
 
-    fn bar(&mut self, ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>) {
+    /// The pages to choose from, and what belongs to the one that is shown; whether that is the curves.
+    pub(super) fn bar(&mut self, ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>, with_curves: bool) -> bool {
+        if self.page == Page::Curves && !with_curves {
+            self.page = Page::Stacks;
+        }
         ui.horizontal_wrapped(|ui| {
             ui.add_space(2.0 * UNIT);
-            for (page, name) in Page::ALL {
+            for (page, name) in Page::ALL.into_iter().filter(|(page, _)| with_curves || *page != Page::Curves) {
                 if ui.selectable_label(self.page == page, name).clicked() {
                     (self.page, self.table) = (page, Table::default());
                 }
             }
-            ui.separator();
+            if matches!(self.page, Page::Stacks | Page::Sizes | Page::Flame) {
+                ui.separator();
+            }
             match self.page {
                 Page::Stacks | Page::Sizes => self.filters(ui, cx, shown),
                 Page::Flame => {
@@ -135,9 +144,10 @@ impl Pages {
                         self.focus.clear();
                     }
                 }
-                Page::States | Page::Bars => {}
+                Page::States | Page::Bars | Page::Curves => {}
             }
         });
+        self.page == Page::Curves
     }
 
     fn filters(&mut self, ui: &mut Ui, cx: &Cx<'_>, shown: &Shown<'_>) {
@@ -160,7 +170,8 @@ impl Pages {
         }
         let order = self.order(shown);
         let sum: i128 = order.iter().map(|row| rows[*row].delta()).sum();
-        ui.label(RichText::new(format!("{}, {}", counted(order.len() as u64, "row"), signed(sum))).color(cx.tokens.weak));
+        let sum = format!("{}, {}", counted(order.len() as u64, "row"), signed(sum));
+        ui.add(Label::new(RichText::new(sum).color(cx.tokens.weak)).extend());
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.add_space(UNIT);
             copy_buttons(ui, "Copies the rows shown, exact", |csv| copied(diff, rows, &order, csv));

@@ -25,7 +25,9 @@ pub const CLASS: ViewClass = ViewClass {
     title: "What if",
     help: "The job's requests served again under other allocator settings or on another card: would it have fitted, and with \
            how much to spare?",
-    open: || Box::new(WhatIfView { table: Table::default(), sort: BY_NUMBER, chosen: None, unseen: BTreeSet::new() }),
+    open: || {
+        Box::new(WhatIfView { table: Table::default(), sort: BY_NUMBER, chosen: None, newest: None, unseen: BTreeSet::new() })
+    },
 };
 
 const BY_NUMBER: TableSort = TableSort { column: 0, descending: false };
@@ -42,6 +44,8 @@ struct WhatIfView {
     sort: TableSort,
     /// The number of the row that was clicked last.
     chosen: Option<u32>,
+    /// The number of the row that was asked for last, when this was shown last.
+    newest: Option<u32>,
     /// No line of the chart is hidden; it asks for a set.
     unseen: BTreeSet<&'static str>,
 }
@@ -52,7 +56,8 @@ const fn column(title: &'static str, width: f32, number: bool, help: &'static st
 
 const COLUMNS: [TableColumn; 10] = [
     column("No.", 24.0, true, "In the order in which they were tried"),
-    column("Settings", 270.0, false, "The settings string of the run"),
+    column("Settings", 190.0, false, "The settings string of the run"),
+    column("Ends", 170.0, false, "How the run ends"),
     column("Reserved", 110.0, true, "Most bytes taken from the driver"),
     column("Spare", 76.0, true, "What is left of the memory the allocator can hold where most is reserved"),
     column("Allocated", 76.0, true, "Most bytes of blocks in use"),
@@ -60,7 +65,6 @@ const COLUMNS: [TableColumn; 10] = [
     column("Retries", 52.0, true, "Requests for which the cache was given back before they were tried again"),
     column("Driver gave", 74.0, true, "Calls that took memory from the driver"),
     column("Took back", 68.0, true, "Calls that gave memory back to the driver"),
-    column("Ends", 240.0, false, "How the run ends"),
 ];
 
 impl View for WhatIfView {
@@ -96,8 +100,9 @@ impl View for WhatIfView {
             ui.horizontal_top(|ui| {
                 ui.spacing_mut().item_spacing.x = 0.0;
                 let room = vec2(FORM_PT, height);
-                ui.allocate_ui(room, |ui| {
+                ui.allocate_ui_with_layout(room, egui::Layout::top_down(egui::Align::Min), |ui| {
                     ui.set_min_size(room);
+                    ui.set_max_width(FORM_PT);
                     ui.spacing_mut().item_spacing.x = 2.0 * UNIT;
                     fields(ui, height);
                 });
@@ -154,8 +159,9 @@ impl WhatIfView {
                  served again, and each run becomes a row here beside the recording.",
             );
         };
-        if self.chosen.is_none_or(|chosen| rows.iter().all(|row| row.number != chosen)) {
-            self.chosen = Some(last.number);
+        let newest = cx.session.tries().and_then(|tries| tries.newest());
+        if self.newest != newest || self.chosen.is_none() {
+            (self.newest, self.chosen) = (newest, newest);
         }
         let mut sorted: Vec<&Try> = rows.iter().collect();
         sort(&mut sorted, self.sort);
@@ -262,13 +268,11 @@ fn actions(ui: &mut Ui, cx: &Cx<'_>, chosen: &Try, sorted: &[&Try]) {
         } else if chosen.row.scenario.policy == PolicyKind::Caching {
             ui.label(RichText::new(format!("PyTorch's defaults: leave {} unset.", conf::VARIABLE)).color(cx.tokens.weak));
         }
-        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-            ui.add_space(UNIT);
-            if ui.small_button("Clear").on_hover_text("Takes all rows away").clicked() {
-                cx.send(Command::WhatIf(WhatIfDeed::Clear));
-            }
-            copy_buttons(ui, "All rows, with exact bytes", |csv| as_text(sorted, csv));
-        });
+        ui.separator();
+        copy_buttons(ui, "All rows, with exact bytes", |csv| as_text(sorted, csv));
+        if ui.small_button("Clear").on_hover_text("Takes all rows away").clicked() {
+            cx.send(Command::WhatIf(WhatIfDeed::Clear));
+        }
     });
 }
 
@@ -343,6 +347,7 @@ fn cells(row: &Try) -> Vec<TableCell> {
     vec![
         TableCell::number(row.number.to_string()),
         TableCell::text(name_of(row)),
+        TableCell::text(words::end(&row.row.outcome, range)),
         bytes(counters.reserved.peak, range.map(|range| &range.reserved)),
         row.row.spare().map_or_else(|| TableCell::number("no end").weak(), TableCell::bytes),
         bytes(counters.allocated.peak, range.map(|range| &range.allocated)),
@@ -350,7 +355,6 @@ fn cells(row: &Try) -> Vec<TableCell> {
         count(counters.retries, range.map(|range| &range.retries)),
         count(counters.device_allocs, range.map(|range| &range.device_allocs)),
         count(counters.device_frees, range.map(|range| &range.device_frees)),
-        TableCell::text(words::end(&row.row.outcome, range)),
     ]
 }
 
@@ -373,14 +377,14 @@ fn sort(rows: &mut [&Try], by: TableSort) {
     let key = |row: &Try| {
         let counters = &row.row.outcome.counters;
         match by.column {
-            2 => counters.reserved.peak,
-            3 => row.row.spare().unwrap_or(u64::MAX),
-            4 => counters.allocated.peak,
-            5 => counters.segments.peak,
-            6 => counters.retries,
-            7 => counters.device_allocs,
-            8 => counters.device_frees,
-            9 => row.row.outcome.failure.map_or(u64::MAX, |failure| u64::from(failure.event.0)),
+            3 => counters.reserved.peak,
+            4 => row.row.spare().unwrap_or(u64::MAX),
+            5 => counters.allocated.peak,
+            6 => counters.segments.peak,
+            7 => counters.retries,
+            8 => counters.device_allocs,
+            9 => counters.device_frees,
+            2 => row.row.outcome.failure.map_or(u64::MAX, |failure| u64::from(failure.event.0)),
             _ => u64::from(row.number),
         }
     };

@@ -144,7 +144,7 @@ fn text_of_hover(field: TextEdit<'_>, ui: &mut Ui) -> egui::Response {
 }
 
 fn card(ui: &mut Ui, form: &mut WhatIfForm) {
-    let label = ui.label("Card");
+    let label = ui.label("On a card of");
     ui.horizontal(|ui| {
         let field = TextEdit::singleline(&mut form.card)
             .id(egui::Id::unique("what if card"))
