@@ -59,7 +59,7 @@ pub(crate) fn write(
     let host = records.devices().find(|(ordinal, _)| *ordinal == -1).map(|(_, record)| record);
     writer.tree.open_dict()?;
     writer.tree.key("segments")?;
-    writer.segments(gpus().flat_map(|(ordinal, record)| record.segments.iter().map(move |segment| (ordinal, segment))))?;
+    writer.segments(gpus().flat_map(|(ordinal, record)| record.segments.iter().map(move |segment| (ordinal, segment))), false)?;
     writer.tree.key("device_traces")?;
     writer.traces(gpus(), progress)?;
     if settings.stated {
@@ -76,7 +76,7 @@ pub(crate) fn write(
     }
     if release.since(14) || host.is_some() {
         writer.tree.key("host_segments")?;
-        writer.segments(host.into_iter().flat_map(|record| record.segments.iter().map(|segment| (-1, segment))))?;
+        writer.segments(host.into_iter().flat_map(|record| record.segments.iter().map(|segment| (-1, segment))), false)?;
         writer.tree.key("host_traces")?;
         match host {
             Some(record) => writer.trace(&record.trace, true, progress)?,
@@ -87,6 +87,7 @@ pub(crate) fn write(
         writer.tree.key("start_segments")?;
         writer.segments(
             records.devices().flat_map(|(ordinal, record)| record.start.iter().map(move |segment| (ordinal, segment))),
+            true,
         )?;
     }
     writer.tree.close_dict()?;
@@ -117,14 +118,14 @@ impl Writer<'_> {
         self.tree.close_list()
     }
 
-    fn segments<'s>(&mut self, segments: impl Iterator<Item = (i32, &'s SegmentRecord)>) -> io::Result<()> {
+    fn segments<'s>(&mut self, segments: impl Iterator<Item = (i32, &'s SegmentRecord)>, at_start: bool) -> io::Result<()> {
         self.tree.open_list()?;
         for (ordinal, segment) in segments {
-            self.segment(ordinal, segment)?;
+            self.segment(ordinal, segment, at_start)?;
         }
         self.tree.close_list()
     }
-    fn segment(&mut self, ordinal: i32, segment: &SegmentRecord) -> io::Result<()> {
+    fn segment(&mut self, ordinal: i32, segment: &SegmentRecord, at_start: bool) -> io::Result<()> {
         let active = || segment.blocks.iter().filter(|block| block.state != BlockState::Inactive);
         let sum = |bytes: &mut dyn Iterator<Item = u64>| bytes.fold(0u64, u64::saturating_add);
         let allocated = sum(&mut active().filter(|block| block.state == BlockState::ActiveAllocated).map(|block| block.size));
@@ -149,6 +150,9 @@ impl Writer<'_> {
             self.tree.pair(self.pools.pair(segment.pool))?;
             self.tree.key("is_expandable")?;
             self.tree.truth(segment.expandable)?;
+        }
+        // Before 2.1 a segment has none; at the start of a window no event tells who made it.
+        if self.release.since(1) || at_start {
             self.tree.key("frames")?;
             self.tree.stack(segment.stack, self.stacks)?;
         }
