@@ -12,6 +12,8 @@ pub mod simulator;
 
 pub mod analysis;
 
+pub mod capture;
+
 pub mod raster;
 
 pub mod chart;

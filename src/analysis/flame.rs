@@ -202,6 +202,17 @@ impl FlameTree {
     ) -> Result<FlameTree, Cancelled> {
         FlameTree::of_found(memory, replay, stacks, params, None, progress)
     }
+    /// Builds the tree of stacks that are summed up already, each with its value and number of blocks.
+    pub fn of_sums(
+        stacks: &StackTable,
+        sums: impl Iterator<Item = (StackId, i128, i64)>,
+        params: &FlameParams,
+        progress: &Progress,
+    ) -> Result<FlameTree, Cancelled> {
+        let mut all = Sums::new(stacks, None);
+        sums.for_each(|(stack, value, blocks)| all.add(stack, value, blocks));
+        grow(&all, stacks, params, progress)
+    }
     /// The same of nothing but the blocks found; none: of all.
     pub fn of_found(
         memory: &DeviceMemory,

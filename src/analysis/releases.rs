@@ -3,14 +3,17 @@
 //! Nothing in a recording names `empty_cache()`. What tells (see `c10/cuda/CUDACachingAllocator.cpp`): releases that no
 //! allocation follows were not made for one. Where one follows, a release made inside it carries its stack, since
 //! PyTorch 2.3; before, and without stacks, a cache that could have served the request, or room for it under the most
-//! that was ever reserved, show that the releases were not made for its sake.
+//! that was ever reserved, show that the releases were not made for its sake. Where garbage is collected, room shows
+//! nothing of releases that may be garbage.
 //!
 //! Always: runs come in order, do not overlap and hold every `segment_free` and `segment_unmap` of the trace.
 
 use crate::analysis::query::{Asked, Query};
 use crate::base::{Cancelled, HeapSize, Progress};
+use crate::model::settings::SMALL_SEGMENT;
 use crate::model::{
-    Action, AllocatorSettings, DeviceMemory, EventIdx, PoolId, Position, SizeClass, StackId, StackTable, StreamId, Trace,
+    Action, AllocatorSettings, BlockState, DeviceMemory, EventIdx, PoolId, Position, SizeClass, StackId, StackTable, StreamId,
+    Trace,
 };
 use crate::replay::Replay;
 use std::ops::Range;
@@ -169,14 +172,21 @@ fn reason_by_state(
     let serves = |pool: PoolId, half: SizeClass, stream: StreamId| {
         pool == entry.pool.unwrap_or(PoolId::DEFAULT) && half == class && stream == entry.stream
     };
-    let fits = before.pools.iter().any(|pool| serves(pool.pool, pool.class, pool.stream) && size <= pool.largest_free_block);
+    let own = before.segments.iter().filter(|segment| serves(segment.pool, segment.class, segment.stream));
+    let free = own.flat_map(|segment| before.blocks_of(segment)).filter(|block| block.state == BlockState::Inactive);
+    let smallest = free.map(|block| block.size).filter(|free| size <= *free).min();
+    let fits = smallest.is_some_and(|free| settings.may_take(size, free));
     let growth: u64 = (run.events.end..follower.0)
         .filter(|event| matches!(memory.trace.actions()[*event as usize], Action::SegmentAlloc | Action::SegmentMap))
         .map(|event| memory.trace.sizes()[event as usize])
         .sum();
     let need = if 0 < growth { growth } else { size };
     let had_room = before.totals.reserved.saturating_add(need) <= most_reserved;
-    if fits || had_room { ReleaseReason::EmptyCache } else { ReleaseReason::Retry }
+    // Garbage is collected before memory runs out, but large segments only.
+    let mut released = run.events.clone().map(|event| event as usize);
+    let is_large = |event| memory.trace.actions()[event] == Action::SegmentFree && SMALL_SEGMENT < memory.trace.sizes()[event];
+    let may_be_garbage = 0.0 < settings.garbage_collection_threshold && released.all(is_large);
+    if fits || (had_room && !may_be_garbage) { ReleaseReason::EmptyCache } else { ReleaseReason::Retry }
 }
 
 impl Query for Releases {

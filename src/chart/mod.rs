@@ -13,6 +13,8 @@ pub mod histogram;
 pub mod ink;
 pub mod lines;
 pub mod moments;
+pub mod overlay;
+pub mod paired_bars;
 pub mod palette;
 pub mod parts_bar;
 pub mod segment_map;

@@ -5,7 +5,7 @@ use crate::base::Progress;
 use crate::cli::command::{Command, Outcome};
 use crate::cli::opening::{self, Device};
 use crate::cli::{moment, output, picture};
-use crate::report::{FLAMES, FlameSubject, ReportOptions, flame_of_extension};
+use crate::report::{FLAMES, FlameSubject, ReportOptions, flame_of_name};
 use anyhow::{Context as _, bail};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use std::path::PathBuf;
@@ -39,8 +39,7 @@ fn arguments(command: clap::Command) -> clap::Command {
 fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
     let path = matches.get_one::<PathBuf>("file").context("no file was named")?;
     let out = matches.get_one::<PathBuf>("out").context("no place to write to was named: add -o OUT")?;
-    let extension = out.extension().map(|extension| extension.to_string_lossy().into_owned()).unwrap_or_default();
-    let Some(form) = flame_of_extension(&extension) else {
+    let Some(form) = flame_of_name(&out.to_string_lossy()) else {
         bail!("no flame graph is called {}: its ending must be one of {}", out.display(), kinds());
     };
     let named = matches.get_one::<String>("counter");

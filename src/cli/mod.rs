@@ -5,8 +5,12 @@
 //! or a file that cannot be read. All but `open` work without a display.
 
 pub mod at;
+pub mod attach;
+pub mod capture;
 pub mod check;
 pub mod command;
+pub mod convert;
+pub mod diff;
 pub mod flame;
 pub mod info;
 pub mod moment;
@@ -26,8 +30,20 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// All subcommands, in the order of the help.
-pub const COMMANDS: &[Command] =
-    &[open::COMMAND, info::COMMAND, at::COMMAND, why::COMMAND, flame::COMMAND, report::COMMAND, whatif::COMMAND, check::COMMAND];
+pub const COMMANDS: &[Command] = &[
+    open::COMMAND,
+    info::COMMAND,
+    at::COMMAND,
+    why::COMMAND,
+    flame::COMMAND,
+    report::COMMAND,
+    diff::COMMAND,
+    whatif::COMMAND,
+    convert::COMMAND,
+    capture::COMMAND,
+    attach::COMMAND,
+    check::COMMAND,
+];
 
 const ABOUT: &str = "Shows where GPU memory goes: opens PyTorch allocator snapshots and replays every segment and block.";
 const USAGE_HINT: &str = "Without a subcommand the files are opened in the window, as with `open`.";

@@ -133,7 +133,7 @@ fn options_of(matches: &ArgMatches) -> anyhow::Result<ReportOptions> {
 }
 
 /// Now, in Unix µs; the time that reproducible builds set, where they do.
-fn now_us() -> Option<i64> {
+pub fn now_us() -> Option<i64> {
     let fixed = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|seconds| seconds.parse::<i64>().ok());
     if let Some(seconds) = fixed {
         return seconds.checked_mul(1_000_000);

@@ -5,21 +5,22 @@ use crate::cli::command::{Command, Outcome};
 use crate::cli::opening::{self, Device};
 use crate::cli::output;
 use crate::report::what_if::WhatIf;
-use crate::report::whatif_json::{ScenarioRow, write_whatif};
+use crate::report::whatif_json::{ChangeNote, ScenarioRow, write_whatif};
 use crate::simulator::{PolicyKind, Scenario, SweepRow, placement_range, record, simulate, smallest_card, sweep};
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use std::io::Write as _;
 use std::path::PathBuf;
 
+mod change_args;
 mod given;
 mod text;
-mod words;
 
 /// The subcommand.
 pub const COMMAND: Command = Command { name: "whatif", arguments, run };
 
 fn arguments(command: clap::Command) -> clap::Command {
+    let command = change_args::arguments(command);
     let size = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name("SIZE").value_parser(crate::cli::why::size).help(help)
     };
@@ -80,7 +81,12 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
     let asked = Asked { subject: Subject { snapshot: &snapshot, replays: &replays }, baseline: None, device: device.id };
     let outside = matches.get_one::<u64>("outside").copied();
     let what_if = opening::watched(|progress| WhatIf::prepare(&asked, recorded, outside, progress));
-    let what_if = what_if.map_err(|error| anyhow!("{} of {file} cannot be served again: {error}", memory.title()))?;
+    let mut what_if = what_if.map_err(|error| anyhow!("{} of {file} cannot be served again: {error}", memory.title()))?;
+    let changed = change_args::changed(matches, &snapshot, &device, &what_if.asked)?;
+    let change = changed.as_ref().map(ChangeNote::of);
+    if let Some(changed) = changed {
+        what_if.asked = changed.asked;
+    }
     let own = what_if.recorded.settings.clone();
     let base = what_if.scenario(own.clone(), matches.get_one::<u64>("capacity").copied());
     let base = given::variant(base, &snapshot, &device, matches)?;
@@ -92,7 +98,15 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
         let found = opening::watched(|progress| sweep(&what_if.asked, &base, &snapshot.origin, progress))?;
         for SweepRow { conf, settings, is_recorded, outcome, .. } in found {
             let scenario = Scenario { settings, ..base.clone() };
-            rows.push(ScenarioRow { settings: conf, scenario, is_recorded, outcome, smallest: None, range: None });
+            rows.push(ScenarioRow {
+                settings: conf,
+                scenario,
+                is_recorded,
+                outcome,
+                smallest: None,
+                range: None,
+                change: change.clone(),
+            });
         }
     } else {
         for (settings, chosen) in settings {
@@ -102,7 +116,15 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
             let smallest = matches
                 .get_flag("smallest-card")
                 .then(|| opening::watched(|progress| smallest_card(&what_if.asked, &scenario, progress)));
-            rows.push(ScenarioRow { settings, scenario, is_recorded, outcome, smallest: smallest.transpose()?, range: None });
+            rows.push(ScenarioRow {
+                settings,
+                scenario,
+                is_recorded,
+                outcome,
+                smallest: smallest.transpose()?,
+                range: None,
+                change: change.clone(),
+            });
         }
     }
     for row in &mut rows {

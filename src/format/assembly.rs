@@ -23,6 +23,8 @@ const BUDGET_PER_BYTE: u64 = 4;
 const ROW_COST: u64 = 64;
 /// Marks that may be open at once; a snapshot needs about ten.
 const MAX_DEPTH: usize = 512;
+/// Memo numbers that may be skipped, for a writer that keeps the low ones for its words.
+const KEPT_NUMBERS: u64 = 1024;
 
 /// A move that is not possible. The caller knows the byte offset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -305,10 +307,11 @@ impl<'b> Assembly<'b> {
         self.memo.push(value);
         Ok(())
     }
-    /// Memoises the top value under a number; `consumed` bytes were read so far and bound it.
+    /// Memoises the top value under a number; `consumed` bytes were read so far and bound it, but for the few numbers
+    /// that a writer may keep for its words.
     pub(crate) fn put(&mut self, index: u64, consumed: u64) -> Result<(), Fault> {
         let value = self.top()?;
-        if consumed < index {
+        if consumed.saturating_add(KEPT_NUMBERS) < index {
             return Err(Fault::MemoTooFar(index));
         }
         self.memo.put(index as usize, value);

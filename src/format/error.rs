@@ -106,6 +106,19 @@ pub enum FormatError {
         /// The bound in bytes.
         limit: u64,
     },
+    /// A log of a later version.
+    #[error(
+        "{name} was written by a newer Fragscope: its log is of version {version}, and this one reads up to {known}; update \
+         Fragscope to open it"
+    )]
+    NewerLog {
+        /// The file.
+        name: String,
+        /// Its version.
+        version: u16,
+        /// The latest that can be read.
+        known: u16,
+    },
     /// Nothing we know.
     #[error(
         "{name} is of no kind that is known here: it is neither a pickle nor JSON nor a page of PyTorch's memory viewer, \

@@ -95,11 +95,42 @@ impl Assembly<'_> {
                 self.evidence.see(Seen::Settings);
                 self.settings(value);
             }
+            Key::StartSegments => self.start_segments(value)?,
             Key::ExternalAnnotations => self.evidence.see(Seen::Annotations),
             _ => {
                 self.unknown_key("the top level", name);
                 self.other_setting(name, value);
             }
+        }
+        Ok(())
+    }
+
+    /// Hands what there was before the first event to the devices: a key of our own, in windows of longer recordings.
+    fn start_segments(&mut self, value: Value) -> Result<(), Fault> {
+        let items = match value {
+            Value::List(row) if self.lists[row as usize].kind() == list::OPEN => {
+                self.open_lists.get(self.lists[row as usize].number()).to_vec()
+            }
+            Value::List(row) if self.lists[row as usize].kind() == list::EMPTY => Vec::new(),
+            _ => {
+                self.builder.warnings.push(WarningKind::BadField, || "`start_segments` is no list".to_owned());
+                return Ok(());
+            }
+        };
+        for item in items {
+            let Value::Dict(inner) = item else { continue };
+            let state = self.settle(inner)?;
+            if state.kind() != dict::SEGMENT {
+                self.builder
+                    .warnings
+                    .push(WarningKind::BadRow, || "an item of the start's segments that is no segment".to_owned());
+                continue;
+            }
+            let Some((ordinal, segment)) = self.segments.get(state.number() as usize).cloned() else { continue };
+            self.spend_rows(segment.blocks.len() / 4)?;
+            let device = self.device(ordinal);
+            device.start.push(segment);
+            device.start_is_exact = true;
         }
         Ok(())
     }

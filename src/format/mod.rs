@@ -5,9 +5,11 @@
 
 mod assembly;
 pub mod error;
+pub mod export;
 mod fields;
 mod finish;
 mod foreign;
+pub mod fsl;
 pub mod importer;
 mod pickle;
 mod records;
@@ -30,7 +32,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 /// All file formats.
-pub const IMPORTERS: &[&dyn Importer] = &[&torch_pickle::TorchPickle, &torch_json::TorchJson, &torch_html::TorchHtml];
+pub const IMPORTERS: &[&dyn Importer] = &[&torch_pickle::TorchPickle, &torch_json::TorchJson, &torch_html::TorchHtml, &fsl::Fsl];
 
 /// Containers within containers that are opened.
 const MAX_LAYERS: usize = 4;

@@ -56,6 +56,7 @@ keys! {
     ExternalAnnotations = "external_annotations",
     HostSegments = "host_segments",
     HostTraces = "host_traces",
+    StartSegments = "start_segments",
     AllocConf = "PYTORCH_CUDA_ALLOC_CONF",
     AllocConfHip = "PYTORCH_HIP_ALLOC_CONF",
     AllocConfPlain = "PYTORCH_ALLOC_CONF",

@@ -47,6 +47,8 @@ terms! {
     CAPACITY, "capacity", "All memory of the device, known from what was reserved and left when a request failed.";
     CHURN, "churn", "Memory allocated and freed again within the window.";
     LEAK_SUSPECT, "leak suspect", "A stack whose live memory never shrinks from one compared moment to the next.";
+    SPARE, "spare", "What is left of the memory the allocator can hold where most is reserved.";
+    RETRY, "retry", "A request for which the allocator gave its cache back to the driver and asked once more.";
     POSITION, "event", "An entry of the recording; the cursor stands between two of them.";
 }
 

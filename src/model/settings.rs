@@ -114,6 +114,13 @@ impl AllocatorSettings {
         let largest = free / unit * unit;
         if class == SizeClass::Large && largest <= SMALL_LIMIT { 0 } else { largest }
     }
+    /// Whether a free block of `free` bytes, the smallest that is large enough, may serve `rounded` bytes: oversize blocks
+    /// are kept for oversize requests (`get_free_block`).
+    pub fn may_take(&self, rounded: u64, free: u64) -> bool {
+        self.max_split_size.is_none_or(|limit| {
+            if rounded < limit { free < limit } else { free < rounded.saturating_add(self.max_non_split_rounding) }
+        })
+    }
     /// The segment asked of the driver for a rounded size (`get_allocation_size`).
     pub fn segment_size(&self, rounded: u64) -> u64 {
         if rounded <= SMALL_LIMIT {
@@ -220,6 +227,21 @@ mod tests {
             (&plain, 4 * MIB, 2 * MIB, Large, false, 4 * MIB),
         ] {
             assert_eq!(settings.block_size(rounded, free, class, expandable), block, "{rounded} of {free}");
+        }
+    }
+
+    #[test]
+    fn oversize_blocks_are_kept_for_oversize_requests() {
+        let plain = AllocatorSettings::default();
+        let limited = AllocatorSettings { max_split_size: Some(64 * MIB), ..AllocatorSettings::default() };
+        for (settings, rounded, free, may) in [
+            (&plain, MIB, 500 * MIB, true),
+            (&limited, 10 * MIB, 64 * MIB - 512, true),
+            (&limited, 10 * MIB, 64 * MIB, false),
+            (&limited, 64 * MIB, 84 * MIB - 512, true),
+            (&limited, 64 * MIB, 84 * MIB, false),
+        ] {
+            assert_eq!(settings.may_take(rounded, free), may, "{rounded} from {free}");
         }
     }
 

@@ -6,6 +6,7 @@ use crate::base::Column;
 use crate::model::allocation::Allocations;
 use crate::model::annotation::Annotation;
 use crate::model::coverage::Coverage;
+use crate::model::job::Job;
 use crate::model::pool::{Pools, Streams};
 use crate::model::segment::Segments;
 use crate::model::settings::AllocatorSettings;
@@ -78,6 +79,8 @@ pub struct Snapshot {
     pub pools: Pools,
     /// The devices, GPUs by ordinal first, pinned host memory last.
     pub devices: Column<DeviceId, DeviceMemory>,
+    /// The job it is a recording of, where that is known.
+    pub job: Job,
     /// What was wrong in the input.
     pub warnings: Warnings,
 }
@@ -101,6 +104,8 @@ pub struct DeviceMemory {
     pub coverage: Coverage,
     /// Lives whose first sight in the trace is a free.
     pub unmatched_frees: u64,
+    /// The source states what there was before the first event: a window that was cut from a longer recording.
+    pub start_stated: bool,
 }
 
 /// An event that is about no allocation.

@@ -138,6 +138,28 @@ impl StackTable {
             .take_while(move |(frame, ..)| *frame == id)
             .map(|(_, key, value)| (self.strings.get(*key), self.strings.get(*value)))
     }
+    /// All extra keys of frames: frame, key, value.
+    pub fn all_extras(&self) -> impl Iterator<Item = (FrameId, StringId, StringId)> + '_ {
+        self.frame_extras.iter().copied()
+    }
+    /// Gives texts other words, `alias` by id and text, and the keys of frames' extras those of `key`. Ids stay: equal
+    /// texts stay equal and different ones different, whatever the words.
+    pub fn rename(&mut self, alias: impl Fn(StringId, &str) -> Option<String>, key: impl Fn(StringId, &str) -> String) {
+        let old = std::mem::take(&mut self.strings);
+        for row in 0..old.len() as u32 {
+            let text = old.get(StringId(row));
+            let mut word = alias(StringId(row), text).unwrap_or_else(|| text.to_owned());
+            // A text of the file may look like the alias of another.
+            while self.strings.find(&word).is_some() {
+                word.push('_');
+            }
+            self.strings.intern(&word);
+        }
+        for (_, name, _) in &mut self.frame_extras {
+            let kept = key(*name, old.get(*name));
+            *name = self.strings.intern(&kept);
+        }
+    }
     /// Number of distinct stacks, the empty one included.
     pub fn len(&self) -> usize {
         self.ends.len()

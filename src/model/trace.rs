@@ -232,6 +232,12 @@ impl Trace {
             user_metadata: self.user_metadata.get(event).map(StringId),
         }
     }
+    /// Says of an event without a stack which it was: some recordings learn that later.
+    pub fn name_stack(&mut self, event: EventIdx, stack: StackId) {
+        if (event.0 as usize) < self.len() {
+            self.stack[event] = stack;
+        }
+    }
     /// Number of events.
     pub fn len(&self) -> usize {
         self.action.len()

@@ -87,6 +87,10 @@ warning_kinds! {
     TimeBackwards, "time_backwards", Info, "Events whose time lies before that of an earlier event; the order of recording is kept.";
     /// The history's buffer was made larger or smaller on the way.
     RingOutOfOrder, "ring_out_of_order", Repaired, "The history's buffer was resized while it was full, which leaves its events out of order; they were put in the order of their times.";
+    /// A recorder missed events.
+    EventsMissed, "events_missed", DataLoss, "Events that the recorder missed; where the allocator's state is known after them, what must have happened was filled in there.";
+    /// A recorder had trouble.
+    RecorderTrouble, "recorder_trouble", DataLoss, "The recorder had trouble; the job went on.";
     /// Something else about the file as a whole.
     Note, "note", Info, "Worth knowing.";
 }

@@ -27,8 +27,8 @@
 use crate::base::{Cancelled, Column, Progress};
 use crate::model::AllocatorSettings;
 use crate::model::{
-    Annotation, AnnotationMark, BlockState, MarkStage, Origin, PoolId, Pools, SizeClass, Snapshot, StackId, StackTable, StreamId,
-    Streams, Trace, WarningKind, Warnings,
+    Annotation, AnnotationMark, BlockState, Job, MarkStage, Origin, PoolId, Pools, SizeClass, Snapshot, StackId, StackTable,
+    StreamId, Streams, Trace, WarningKind, Warnings,
 };
 use crate::replay::{coverage, lives};
 use std::collections::BTreeMap;
@@ -83,6 +83,12 @@ pub struct DeviceRecord {
     /// The size of the block that each event hands out or takes back, in bytes, 0 where it is not known; empty where
     /// none is, as in all files: they hold requested sizes only.
     pub block_sizes: Vec<u64>,
+    /// The segments before the first event, where the source states them: what is older than the trace.
+    pub start: Vec<SegmentRecord>,
+    /// `start` is all there was at that very event, cut from a snapshot: one record a piece of memory that the driver
+    /// gave, with its active blocks; a record of no bytes holds blocks in no segment. Else it may be from a little later
+    /// or earlier, and only tells of what the events show to be older.
+    pub start_is_exact: bool,
 }
 
 /// Collects what a source recorded and turns it into a [`Snapshot`].
@@ -98,6 +104,8 @@ pub struct SnapshotBuilder {
     pub settings: AllocatorSettings,
     /// Marks on the time axis, in file order.
     pub marks: Vec<AnnotationMark>,
+    /// The job, where the source knows it.
+    pub job: Job,
     /// What was wrong while reading.
     pub warnings: Warnings,
     devices: BTreeMap<i32, DeviceRecord>,
@@ -108,9 +116,13 @@ impl SnapshotBuilder {
     pub fn device(&mut self, ordinal: i32) -> &mut DeviceRecord {
         self.devices.entry(ordinal).or_default()
     }
+    /// The records of all devices by their ordinal, ascending.
+    pub fn devices(&self) -> impl Iterator<Item = (i32, &DeviceRecord)> {
+        self.devices.iter().map(|(ordinal, record)| (*ordinal, record))
+    }
     /// Builds the snapshot: pairs events, infers lives and sizes, judges coverage.
     pub fn finish(self, origin: Origin, progress: &Progress) -> Result<Snapshot, Cancelled> {
-        let Self { stacks, streams, pools, settings, marks, mut warnings, devices } = self;
+        let Self { stacks, streams, pools, settings, marks, job, mut warnings, devices } = self;
         let mut built = Column::new();
         let (host, gpus): (Vec<_>, Vec<_>) = devices.into_iter().partition(|(ordinal, _)| *ordinal < 0);
         for (ordinal, record) in gpus.into_iter().chain(host) {
@@ -122,7 +134,7 @@ impl SnapshotBuilder {
             lives.memory.annotations = annotations;
             built.push(lives.memory);
         }
-        Ok(Snapshot { origin, settings, stacks, streams, pools, devices: built, warnings })
+        Ok(Snapshot { origin, settings, stacks, streams, pools, devices: built, job, warnings })
     }
 }
 

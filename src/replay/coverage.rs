@@ -39,15 +39,22 @@ pub fn judge(
             let older = memory.allocations.born_by(Position::START) as u64;
             let segments = memory.segments.as_slice().iter().filter(|s| s.born == Position::START && !s.inferred).count() as u64;
             if 0 < older + segments {
-                gap(
-                    Missing::Start,
-                    "recording began late, or its ring buffer was full and the oldest events were overwritten",
-                    format!(
-                        "Starts mid-run: {} and {} are older than the trace.",
-                        counted(older, "block"),
-                        counted(segments, "segment")
-                    ),
-                );
+                let (blocks, segments) = (counted(older, "block"), counted(segments, "segment"));
+                if memory.start_stated {
+                    gap(
+                        Missing::Start,
+                        "a window was cut from a longer recording",
+                        format!(
+                            "Starts mid-run: {blocks} and {segments} are older than the trace; the file states them as they were."
+                        ),
+                    );
+                } else {
+                    gap(
+                        Missing::Start,
+                        "recording began late, or its ring buffer was full and the oldest events were overwritten",
+                        format!("Starts mid-run: {blocks} and {segments} are older than the trace."),
+                    );
+                }
             }
         }
     }

@@ -46,20 +46,26 @@ pub fn infer(
     warnings: &mut Warnings,
     progress: &Progress,
 ) -> Result<Lives, Cancelled> {
-    let DeviceRecord { mut trace, mut segments, segments_known, block_sizes } = record;
+    let DeviceRecord { mut trace, mut segments, segments_known, block_sizes, mut start, start_is_exact } = record;
     progress.stage("pairing events", trace.len() as u64)?;
-    if let Some((ordered, runs)) = time_order::in_order(&trace) {
+    // A source that knows its blocks' sizes is no ring.
+    let ordered = if block_sizes.is_empty() { time_order::in_order(&trace) } else { None };
+    if let Some((ordered, runs)) = ordered {
         warnings.push(WarningKind::RingOutOfOrder, || format!("device {ordinal}: {runs} runs of events"));
         trace = ordered;
     }
     segments.sort_by_key(|segment| segment.address);
-    for segment in &mut segments {
+    for segment in segments.iter_mut().chain(&mut start) {
         segment.size = fitting(segment.address, segment.size);
     }
-    let pieces = pieces::infer(ordinal, &trace, &segments, segments_known, warnings);
+    let (exact, told) = if start_is_exact { (start, Vec::new()) } else { (Vec::new(), start) };
+    let mut pieces = pieces::infer(ordinal, &trace, &exact, &segments, segments_known, warnings);
+    pieces::tie_to_start(&mut pieces, &told, segments_known);
     let mut pairing = Pairing::new(ordinal, &trace, &block_sizes, warnings);
+    pairing.begin_with(&exact);
     pairing.walk(progress)?;
     pairing.tie_to_end(&segments, segments_known);
+    pairing.tie_to_start(&told, segments_known);
     let Pairing { rows, subjects, unmatched_frees, missing_at_end, .. } = pairing;
 
     progress.stage("inferring sizes", trace.len() as u64)?;
@@ -70,7 +76,16 @@ pub fn infer(
 
     let (segments, segment_ids) = in_order_of_birth(pieces.rows);
     let (allocations, subjects) = freeze(rows, subjects, &segment_ids);
-    let mut memory = DeviceMemory { ordinal, trace, allocations, segments, subjects, unmatched_frees, ..DeviceMemory::default() };
+    let mut memory = DeviceMemory {
+        ordinal,
+        trace,
+        allocations,
+        segments,
+        subjects,
+        unmatched_frees,
+        start_stated: start_is_exact,
+        ..DeviceMemory::default()
+    };
     memory.trace.shrink_to_fit();
     check_snapshot_totals(&memory, warnings);
     Ok(Lives { memory, findings })
@@ -156,6 +171,34 @@ impl<'a> Pairing<'a> {
             has_requests: has(Action::FreeRequested),
             has_completions: has(Action::FreeCompleted),
             has_allocs: has(Action::Alloc),
+        }
+    }
+
+    /// Opens the lives that the source states for the start.
+    fn begin_with(&mut self, start: &[SegmentRecord]) {
+        for segment in start {
+            for (address, block) in addressed(segment).filter(|(_, block)| block.state != BlockState::Inactive) {
+                if self.seen.contains_key(&address) {
+                    let ordinal = self.ordinal;
+                    self.warnings
+                        .push(WarningKind::BadLayout, || format!("device {ordinal}, two blocks at 0x{address:x} at the start"));
+                    continue;
+                }
+                let pending = block.state == BlockState::ActivePendingFree;
+                self.open(Allocation {
+                    address,
+                    size: block.size,
+                    requested: block.requested.unwrap_or(block.size),
+                    born: Position::START,
+                    freed: if pending { Position::START } else { Position::NEVER },
+                    died: Position::NEVER,
+                    stream: segment.stream,
+                    segment: NO_PIECE,
+                    stack: block.stack,
+                    use_number: 0,
+                    flags: AllocationFlags::SIZE_STATED,
+                });
+            }
         }
     }
 
@@ -339,6 +382,48 @@ impl<'a> Pairing<'a> {
             let ordinal = self.ordinal;
             for _ in tied..open {
                 self.warnings.push(WarningKind::EndMismatch, || format!("device {ordinal}"));
+            }
+        }
+    }
+
+    /// Ties what is older than the trace to the blocks that the source states for its start: their sizes and stacks are
+    /// known then, and where nothing states the end, those that no event is about are live throughout.
+    fn tie_to_start(&mut self, start: &[SegmentRecord], end_known: bool) {
+        if start.is_empty() {
+            return;
+        }
+        let older = self.rows.iter().enumerate().filter(|(_, life)| life.born == Position::START);
+        let older: FxHashMap<u64, u32> = older.map(|(row, life)| (life.address, row as u32)).collect();
+        for segment in start {
+            for (address, block) in addressed(segment).filter(|(_, block)| block.state != BlockState::Inactive) {
+                let requested = block.requested.unwrap_or(block.size);
+                let pending = block.state == BlockState::ActivePendingFree;
+                if let Some(row) = older.get(&address) {
+                    let life = &mut self.rows[*row as usize];
+                    if !life.flags.has(AllocationFlags::SIZE_STATED) {
+                        (life.size, life.requested, life.stream) = (block.size, requested, segment.stream);
+                        life.flags.set(AllocationFlags::SIZE_STATED);
+                    }
+                    if life.stack == StackId::ABSENT {
+                        life.stack = block.stack;
+                    }
+                } else if !end_known && !self.seen.contains_key(&address) {
+                    let mut flags = AllocationFlags::default();
+                    flags.set(AllocationFlags::SIZE_STATED);
+                    self.open(Allocation {
+                        address,
+                        size: block.size,
+                        requested,
+                        born: Position::START,
+                        freed: if pending { Position::START } else { Position::NEVER },
+                        died: Position::NEVER,
+                        stream: segment.stream,
+                        segment: NO_PIECE,
+                        stack: block.stack,
+                        use_number: 0,
+                        flags,
+                    });
+                }
             }
         }
     }

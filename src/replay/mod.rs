@@ -10,10 +10,12 @@ pub mod checkpoint;
 pub mod coverage;
 pub mod lives;
 pub mod pieces;
+pub mod recorded;
 pub mod sizes;
 pub mod state;
 mod time_order;
 
 pub use builder::{BlockRecord, SegmentRecord, SnapshotBuilder};
 pub use checkpoint::Replay;
+pub use recorded::Cut;
 pub use state::{MemoryState, PoolState, StateBlock, StateSegment, Totals};

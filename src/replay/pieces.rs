@@ -20,9 +20,18 @@ pub struct Pieces {
     pub missing_at_end: u64,
 }
 
-/// Walks the segment events of a trace, then ties the result to the file's segments (sorted by address).
-pub fn infer(ordinal: i32, trace: &Trace, records: &[SegmentRecord], known: bool, warnings: &mut Warnings) -> Pieces {
+/// Walks the segment events of a trace from what the source states for its start, then ties the result to the file's
+/// segments (sorted by address).
+pub fn infer(
+    ordinal: i32,
+    trace: &Trace,
+    start: &[SegmentRecord],
+    records: &[SegmentRecord],
+    known: bool,
+    warnings: &mut Warnings,
+) -> Pieces {
     let mut walk = Walk { ordinal, pieces: Pieces::default(), open: RangeMap::new(), gone: RangeMap::new(), warnings };
+    walk.begin_with(start);
     for event in trace.events() {
         let position = Position::after(event);
         match trace.actions()[event.0 as usize] {
@@ -44,6 +53,41 @@ pub fn infer(ordinal: i32, trace: &Trace, records: &[SegmentRecord], known: bool
     walk.pieces
 }
 
+/// Ties what is older than the trace to the segments that the source states for its start; where nothing states the
+/// end, those that no event is about are there throughout.
+pub fn tie_to_start(pieces: &mut Pieces, start: &[SegmentRecord], end_known: bool) {
+    let mut older: RangeMap<usize> = RangeMap::new();
+    for (row, piece) in pieces.rows.iter().enumerate().filter(|(_, piece)| piece.born == Position::START) {
+        older.insert(piece.address..piece.end(), row);
+    }
+    for record in start {
+        let range = record.address..record.address.saturating_add(record.size);
+        for (_, row) in older.overlapping(range.clone()) {
+            let piece = &mut pieces.rows[row];
+            (piece.stream, piece.pool, piece.class) = (record.stream, record.pool, record.class);
+            if piece.stack == StackId::ABSENT {
+                piece.stack = record.stack;
+            }
+            pieces.class_guessed[row] = false;
+        }
+        for hole in older.holes(range).into_iter().filter(|_| !end_known) {
+            pieces.rows.push(Segment {
+                address: hole.start,
+                size: hole.end - hole.start,
+                born: Position::START,
+                died: Position::NEVER,
+                stream: record.stream,
+                pool: record.pool,
+                class: record.class,
+                expandable: record.expandable,
+                stack: record.stack,
+                inferred: false,
+            });
+            pieces.class_guessed.push(false);
+        }
+    }
+}
+
 struct Walk<'a> {
     ordinal: i32,
     pieces: Pieces,
@@ -59,6 +103,21 @@ impl Walk<'_> {
         self.pieces.rows.push(piece);
         self.pieces.class_guessed.push(class_guessed);
         self.pieces.rows.len() - 1
+    }
+
+    fn begin_with(&mut self, start: &[SegmentRecord]) {
+        for record in start {
+            let range = record.address..record.address.saturating_add(record.size);
+            if range.is_empty() {
+                continue;
+            }
+            if self.open.overlapping(range.clone()).next().is_some() {
+                self.mismatch(Position::START, "segment stated twice at the start", record.address);
+                continue;
+            }
+            let row = self.push(stated(record), false);
+            self.open.insert(range, row);
+        }
     }
 
     /// `segment_alloc`, `segment_map`.
@@ -160,18 +219,7 @@ impl Walk<'_> {
         let mut covered = RangeMap::new();
         for record in records {
             let range = record.address..record.address.saturating_add(record.size);
-            let stated = Segment {
-                address: record.address,
-                size: record.size,
-                born: Position::START,
-                died: Position::NEVER,
-                stream: record.stream,
-                pool: record.pool,
-                class: record.class,
-                expandable: record.expandable,
-                stack: record.stack,
-                inferred: false,
-            };
+            let stated = stated(record);
             for (piece, row) in self.open.overlapping(range.clone()).collect::<Vec<_>>() {
                 let found = &mut self.pieces.rows[row];
                 if piece.start < range.start || range.end < piece.end || (!record.expandable && piece != range) {
@@ -226,5 +274,21 @@ impl Walk<'_> {
         } else {
             note(self.warnings, WarningKind::SegmentMismatch, ordinal, position.0.saturating_sub(1), what, address);
         }
+    }
+}
+
+/// A segment that a record states, as if it had always been there.
+fn stated(record: &SegmentRecord) -> Segment {
+    Segment {
+        address: record.address,
+        size: record.size,
+        born: Position::START,
+        died: Position::NEVER,
+        stream: record.stream,
+        pool: record.pool,
+        class: record.class,
+        expandable: record.expandable,
+        stack: record.stack,
+        inferred: false,
     }
 }

@@ -5,6 +5,12 @@
 
 pub mod block_csv;
 mod compose;
+pub mod diff;
+mod diff_html;
+mod diff_markdown;
+pub mod diff_model;
+mod diff_page;
+mod diff_pictures;
 pub mod flame;
 pub mod flame_png;
 pub mod flame_svg;
@@ -20,16 +26,22 @@ pub mod page;
 mod page_facts;
 pub mod page_json;
 pub mod page_model;
+pub mod perfetto;
 pub mod pictures;
 pub mod png;
+pub mod pprof;
 #[expect(clippy::module_inception, reason = "every wing names its contract's file after itself")]
 pub mod report;
+mod sheet;
 pub mod speedscope;
 pub mod svg;
 pub mod what_if;
+pub mod what_if_given;
+pub mod what_if_words;
 pub mod whatif_json;
 pub mod why_json;
 
+pub use diff::{DIFFS, DiffReport, diff_of_extension};
 pub use flame::{FlameReport, FlameSubject};
 pub use page::render_report;
 pub use page_model::{PageModel, Printed};
@@ -44,9 +56,16 @@ pub fn report_of_extension(extension: &str) -> Option<&'static dyn Report> {
 }
 
 /// All kinds of flame graph.
-pub const FLAMES: &[&dyn FlameReport] = &[&flame_svg::FlameSvg, &folded::Folded, &speedscope::Speedscope, &flame_png::FlamePng];
+pub const FLAMES: &[&dyn FlameReport] =
+    &[&flame_svg::FlameSvg, &folded::Folded, &speedscope::Speedscope, &pprof::Pprof, &flame_png::FlamePng];
 
 /// The flame graph of a file extension, letter case ignored.
 pub fn flame_of_extension(extension: &str) -> Option<&'static dyn FlameReport> {
     FLAMES.iter().copied().find(|flame| flame.extension().eq_ignore_ascii_case(extension))
+}
+
+/// The flame graph that a file's name asks for by its ending, letter case ignored.
+pub fn flame_of_name(name: &str) -> Option<&'static dyn FlameReport> {
+    let name = name.to_lowercase();
+    FLAMES.iter().copied().find(|flame| name.strip_suffix(flame.extension()).is_some_and(|stem| stem.ends_with('.')))
 }

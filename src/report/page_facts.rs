@@ -9,7 +9,7 @@ use crate::chart::ink::content_hashes;
 use crate::chart::series::markers;
 use crate::chart::text::{file_name, own_frames, short_path, telling_frame};
 use crate::chart::{BlockColour, PartLook};
-use crate::model::{DeviceMemory, FrameId, Item, Position, Snapshot, StackId, Warnings};
+use crate::model::{DeviceMemory, FrameId, Item, Position, StackId, StackTable, Warnings};
 use crate::replay::MemoryState;
 use crate::report::material::Material;
 use crate::report::memory_summary;
@@ -26,7 +26,7 @@ impl PageModel {
         let origin = &snapshot.origin;
         let wants = |section| options.sections.has(section);
         let peak = |(position, bytes): (Position, u64)| Peak { event: position.event_number(), bytes };
-        let namer = Namer { snapshot, hashes: content_hashes(&snapshot.stacks) };
+        let namer = Namer::new(&snapshot.stacks);
         let case = case_of(material);
         let note = options.note.trim();
         PageModel {
@@ -97,7 +97,8 @@ impl PageModel {
 }
 
 impl State {
-    fn of(counters: &Counters) -> State {
+    /// The counters of a state.
+    pub fn of(counters: &Counters) -> State {
         State {
             event: counters.position.event_number(),
             reserved: counters.totals.reserved,
@@ -226,15 +227,18 @@ fn window(material: &Material<'_>) -> WindowInfo {
 }
 
 /// Names stacks and things.
-struct Namer<'a> {
-    snapshot: &'a Snapshot,
+pub(super) struct Namer<'a> {
+    stacks: &'a StackTable,
     /// Content hash of each stack, by row.
     hashes: Vec<u32>,
 }
 
-impl Namer<'_> {
-    fn row(&self, row: &StackBytes) -> StackRow {
-        let stacks = &self.snapshot.stacks;
+impl<'a> Namer<'a> {
+    pub(super) fn new(stacks: &'a StackTable) -> Namer<'a> {
+        Namer { stacks, hashes: content_hashes(stacks) }
+    }
+    pub(super) fn row(&self, row: &StackBytes) -> StackRow {
+        let stacks = self.stacks;
         let frames = stacks.frames(row.stack);
         let (place, callers) = self.named(row.stack);
         let hash = self.hashes.get(row.stack.0 as usize).copied().unwrap_or(0);
@@ -249,7 +253,7 @@ impl Namer<'_> {
     }
     /// Allocated bytes by stack; stacks that read alike are one row.
     fn stacks(&self, memory: &DeviceMemory, state: &MemoryState) -> StacksInfo {
-        let shares = LiveByStack::of(state, &memory.allocations, &self.snapshot.stacks).shares;
+        let shares = LiveByStack::of(state, &memory.allocations, self.stacks).shares;
         let shown = shares.len().min(MOST_STACKS);
         let rest = shares[shown..].iter().fold((0u64, 0u64), |sum, share| (sum.0 + share.bytes, sum.1 + share.count));
         StacksInfo {
@@ -293,7 +297,7 @@ impl Namer<'_> {
     }
     /// A stack by its telling frame, and up to three of the user's frames that called it.
     fn named(&self, stack: StackId) -> (String, String) {
-        let stacks = &self.snapshot.stacks;
+        let stacks = self.stacks;
         let Some((frame, folded)) = telling_frame(stacks, stack) else {
             return ("<no stack>".to_owned(), "no frames were recorded with these allocations".to_owned());
         };

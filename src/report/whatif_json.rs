@@ -1,11 +1,12 @@
 //! The JSON of `whatif`: one object a scenario. Its names are a promise to scripts.
 
-use crate::simulator::{Fidelity, FigureRange, Outcome, POLICIES, Scenario, SmallestCard};
+use crate::simulator::{Changed, Fidelity, FigureRange, Outcome, POLICIES, Scenario, SmallestCard};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
 
 /// A scenario and what came out.
+#[derive(Clone, Debug)]
 pub struct ScenarioRow {
     /// Its settings, as a settings string.
     pub settings: String,
@@ -19,6 +20,26 @@ pub struct ScenarioRow {
     pub smallest: Option<Option<SmallestCard>>,
     /// From the lowest to the highest over the placements a driver could choose, where they decide.
     pub range: Option<FigureRange>,
+    /// How the job itself was changed, where it was.
+    pub change: Option<ChangeNote>,
+}
+
+/// A change of the job, in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChangeNote {
+    /// What was changed.
+    pub what: String,
+    /// What is taken for granted.
+    pub assumption: String,
+    /// `estimate`, `lower bound` or `upper bound`.
+    pub bound: &'static str,
+}
+
+impl ChangeNote {
+    /// The words of a change.
+    pub fn of(changed: &Changed) -> ChangeNote {
+        ChangeNote { what: changed.what.clone(), assumption: changed.assumption.clone(), bound: changed.bound.name() }
+    }
 }
 
 impl ScenarioRow {
@@ -67,6 +88,8 @@ struct ScenarioInfo<'a> {
     fidelity: FidelityInfo,
     /// Over the placements a driver could have chosen; null where they decide nothing.
     range: Option<RangeInfo>,
+    /// How the job itself was changed; null where its requests are the recorded ones.
+    change: Option<&'a ChangeNote>,
 }
 
 /// The lowest and the highest of each figure.
@@ -156,6 +179,7 @@ impl<'a> ScenarioInfo<'a> {
                 first_divergence: fidelity.first_divergence.map(|event| event.0),
             },
             range: row.range.as_ref().map(RangeInfo::of),
+            change: row.change.as_ref(),
         }
     }
 }

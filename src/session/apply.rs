@@ -79,6 +79,14 @@ impl Session {
                     self.change_place(|place| (place.selection, place.range) = (vec![item], None));
                 }
             }
+            Command::SelectIn(id, device, item) => {
+                let document = self.documents.iter().find(|document| document.id == id);
+                let there = document.and_then(|document| Some((document.snapshot.devices.get(device)?, document)));
+                if there.is_some_and(|(memory, document)| is_in(item, memory, &document.snapshot.stacks)) {
+                    let place = self.workspace.places.entry((id, device)).or_default();
+                    (place.selection, place.range) = (vec![item], None);
+                }
+            }
             Command::SelectRange(range) => {
                 let Some(end) = self.front().map(|(_, _, memory)| memory.end()) else { return };
                 let range = range.start..range.end.min(end);
@@ -108,6 +116,8 @@ impl Session {
                     self.workspace.cards.insert(id, params);
                 }
             }
+            Command::SetWhatIf(form) => self.change_place(|place| place.what_if = *form),
+            Command::WhatIf(deed) => self.what_if(deed),
             Command::SetFilter(filter) => self.workspace.filter = filter,
             Command::SetFind(text) => self.set_find(text),
             Command::StepFind { forward } => self.step_find(forward),
@@ -139,6 +149,7 @@ impl Session {
             Command::LoadCategories(path) => self.load_categories(path),
             Command::UseBuiltInCategories => self.use_categories(None, Categories::built_in()),
             Command::SaveTable { path, params } => self.save_table(path, *params),
+            Command::ExportRecording { path, window, redact } => self.export_recording(path, window, redact),
             Command::ExportReport { path, moment, options } => self.export_report(path, moment, *options),
             Command::SavePicture { path, picture } => self.save_picture(path, picture),
             Command::OpenSource { file, line } => {
@@ -213,6 +224,7 @@ impl Session {
         }
         self.workspace.devices.remove(&id);
         self.workspace.cards.remove(&id);
+        self.tries.retain(|(document, _), _| *document != id);
         self.workspace.places.retain(|(document, _), _| *document != id);
         if self.workspace.active == Some(id) {
             let neighbour = self.documents.get(at).or_else(|| self.documents.last());

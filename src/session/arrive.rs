@@ -25,6 +25,7 @@ impl Session {
                 self.target = Some((number, path));
             }
             JobEvent::Delivered(Message::Categories(path, rules)) => self.use_categories(Some(path), rules),
+            JobEvent::Delivered(Message::Tries(delivery)) => self.arrive_tries(*delivery),
             JobEvent::Delivered(Message::Note { text, is_error }) => self.note(text, is_error),
             JobEvent::Ended { status, result } => self.job_ended(&status, result),
         }
@@ -64,7 +65,7 @@ impl Session {
     pub(super) fn place_cursor(&mut self, id: DocumentId, device: DeviceId) {
         let Some(document) = self.documents.iter().find(|document| document.id == id) else { return };
         let has_oom = document.snapshot.devices.get(device).is_some_and(|memory| !memory.trace.ooms().is_empty());
-        let scope = crate::session::memo::Scope { document: id, generation: document.generation, device };
+        let scope = crate::session::memo::Scope::of(id, document.generation, device);
         let usage = self.memo.get_mut().peek::<UsageTimeline>(scope, &());
         let (Some(usage), Some(place)) = (usage, self.workspace.places.get_mut(&(id, device))) else { return };
         if !has_oom && !place.moved {

@@ -18,7 +18,7 @@ impl Session {
         self.pictures.borrow_mut().forget_aside();
     }
     /// Whether [`Session::aside`] is running.
-    pub(super) fn is_aside(&self) -> bool {
+    pub fn is_aside(&self) -> bool {
         self.aside.get().is_some()
     }
     /// Tells that something that was asked for is not there yet.

@@ -9,6 +9,7 @@ use crate::session::document::DocumentId;
 use crate::session::export::PictureWork;
 use crate::session::jobs::JobId;
 use crate::session::set_choice::SetChoice;
+use crate::session::what_if::{WhatIfDeed, WhatIfForm};
 use crate::session::workspace::EventFilter;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -65,6 +66,8 @@ pub enum Command {
     SetRows(Option<Range<f64>>),
     /// Selects one thing.
     Select(Item),
+    /// Selects one thing on a device of any document: what is compared with, for when it comes to the front.
+    SelectIn(DocumentId, DeviceId, Item),
     /// Selects a stretch of time.
     SelectRange(Range<Position>),
     /// Selects nothing.
@@ -86,6 +89,10 @@ pub enum Command {
     },
     /// Tells what a snapshot does not hold: the card's size, PyTorch's own message.
     SetCard(DiagnosisParams),
+    /// Fills in what is to be served again.
+    SetWhatIf(Box<WhatIfForm>),
+    /// Serves again, or does something with what came out.
+    WhatIf(WhatIfDeed),
     /// Filters the event list.
     SetFilter(EventFilter),
     /// Searches all views for a line of words; an empty one ends the search.
@@ -119,6 +126,15 @@ pub enum Command {
         moment: Option<Moment>,
         /// How it looks and what it holds; its date is set when it is written.
         options: Box<ReportOptions>,
+    },
+    /// Writes the recording in front for other tools.
+    ExportRecording {
+        /// Where to; the ending says what kind.
+        path: PathBuf,
+        /// Only what happened between two positions, with the states at both; none: everything.
+        window: Option<Range<Position>>,
+        /// Without paths and names.
+        redact: bool,
     },
     /// Writes a table of blocks as CSV.
     SaveTable {

@@ -4,7 +4,11 @@
 
 use crate::analysis::{Asked, BlockTable, BlockTableParams, Moment, Query as _, Subject, UsageTimeline};
 use crate::base::grouped;
+use crate::format::export::place::{self, is_same};
+use crate::format::export::{EXPORTERS, ExportError, ExportSubject, export, exporter_of_file, redacted, title_of};
+use crate::model::Position;
 use crate::paint::Canvas;
+use crate::replay::{Cut, recorded};
 use crate::report::block_csv::{self, CsvError, TextForm};
 use crate::report::{self, Pages, ReportError, ReportOptions, ReportSubject};
 use crate::session::apply::NO_DIALOG;
@@ -12,6 +16,7 @@ use crate::session::jobs::{JobError, JobSpec, Lane};
 use crate::session::{Message, Session};
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -103,6 +108,42 @@ impl Session {
         });
     }
 
+    pub(super) fn export_recording(&mut self, path: PathBuf, window: Option<Range<Position>>, redact: bool) {
+        let Some((document, device, _)) = self.front() else { return };
+        let (snapshot, source) = (Arc::clone(&document.snapshot), document.path.clone());
+        if document.replays.is_none() {
+            self.note("The file is still being read: export it when it is done.", true);
+            return;
+        }
+        let spec = JobSpec { title: "writing the recording".into(), slot: None, lane: Lane::Own, listed: true };
+        self.jobs.start(spec, move |cx| {
+            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let Some((exporter, packing)) = exporter_of_file(&name) else {
+                return Err(failed(&path, &format!("its name must end in one of {}", recording_endings())));
+            };
+            if source.is_some_and(|source| is_same(&source, &path)) {
+                return Err(failed(&path, &"it is the file that is open"));
+            }
+            let mut part = None;
+            if let Some(window) = window {
+                let cuts = Cut::on_all_devices(&snapshot, Cut { device, from: window.start, to: window.end });
+                part = Some(recorded::window(&snapshot, &cuts, &cx.progress)?.finish(snapshot.origin.clone(), &cx.progress)?);
+            }
+            if redact {
+                part = Some(redacted(part.unwrap_or_else(|| (*snapshot).clone())));
+            }
+            let title = title_of(&path);
+            let subject = ExportSubject { snapshot: part.as_ref().unwrap_or(&snapshot), title: &title, table: None };
+            export(exporter, packing, &subject, &path, false, &cx.progress).map_err(|error| match error {
+                ExportError::Cancelled => JobError::Cancelled,
+                error => failed(&path, &error),
+            })?;
+            let lost = exporter.leaves_out(subject.snapshot).map_or(String::new(), |lost| format!(" Not in it: {lost}."));
+            cx.send(Message::Note { text: format!("Recording written to {}.{lost}", path.display()), is_error: false });
+            Ok(())
+        });
+    }
+
     pub(super) fn ask_source(&mut self) {
         let Some(dialogs) = self.dialogs.clone() else {
             self.note("There is no file dialog on this system: type the path.", true);
@@ -177,16 +218,13 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), JobError> {
 }
 
 fn write_beside(path: &Path, write: impl FnOnce(&mut File) -> Result<(), JobError>) -> Result<(), JobError> {
-    let name = path.file_name().ok_or_else(|| failed(path, &"it names no file"))?;
-    let mut beside = name.to_owned();
-    beside.push(format!(".{}.part", std::process::id()));
-    let beside = path.with_file_name(beside);
-    let written = File::create(&beside).map_err(|error| failed(path, &error)).and_then(|mut file| write(&mut file));
-    let written = written.and_then(|()| std::fs::rename(&beside, path).map_err(|error| failed(path, &error)));
-    written.inspect_err(|_| {
-        // What was written of it, if anything, is of no use.
-        let _ = std::fs::remove_file(&beside);
-    })
+    place::write_beside(path, |error| failed(path, &error), write)
+}
+
+/// How the files end that a recording can be written to.
+pub fn recording_endings() -> String {
+    let endings: Vec<String> = EXPORTERS.iter().map(|exporter| format!(".{}", exporter.name())).collect();
+    endings.join(", ")
 }
 
 fn failed(path: &Path, why: &dyn std::fmt::Display) -> JobError {

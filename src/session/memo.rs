@@ -64,7 +64,25 @@ pub struct Scope {
     pub generation: u64,
     /// The device.
     pub device: DeviceId,
+    /// What it is compared with, where the question compares: document, state of growth, device.
+    pub baseline: Option<(DocumentId, u64, DeviceId)>,
 }
+
+impl Scope {
+    /// One device of a document, compared with nothing.
+    pub fn of(document: DocumentId, generation: u64, device: DeviceId) -> Scope {
+        Scope { document, generation, device, baseline: None }
+    }
+    fn is_about(&self, document: DocumentId) -> bool {
+        self.document == document || self.baseline.is_some_and(|(other, ..)| other == document)
+    }
+    fn place(&self, slot: &'static str) -> Place {
+        (self.document, self.device, self.baseline.map(|(document, _, device)| (document, device)), slot)
+    }
+}
+
+/// A place that asks: document and device, those it is compared with, and the slot.
+type Place = (DocumentId, DeviceId, Option<(DocumentId, DeviceId)>, &'static str);
 
 /// All answers of a session.
 #[derive(Default)]
@@ -102,7 +120,7 @@ impl Memo {
         let Some(table) = table_of::<Q>(&mut self.tables) else {
             return Answer::Failed(Arc::new(JobError::Failed(format!("{} has two kinds of answer.", Q::NAME))));
         };
-        let place = (scope.document, scope.device, slot);
+        let place = scope.place(slot);
         let key = (scope, params.clone());
         let entry = table.entries.entry(key).or_insert_with(|| Entry { state: State::Pending(start()), bytes: 0, asked: clock });
         entry.asked = clock;
@@ -176,7 +194,7 @@ enum State<A> {
 
 struct Typed<Q: Query> {
     entries: FxHashMap<(Scope, Q::Params), Entry<Q::Answer>>,
-    last: FxHashMap<(DocumentId, DeviceId, &'static str), Arc<Q::Answer>>,
+    last: FxHashMap<Place, Arc<Q::Answer>>,
 }
 
 trait Table: Any {
@@ -204,11 +222,11 @@ impl<Q: Query> Table for Typed<Q> {
     fn forget(&mut self, document: DocumentId) -> usize {
         let mut freed = 0;
         self.entries.retain(|(scope, _), entry| {
-            let keep = scope.document != document;
+            let keep = !scope.is_about(document);
             freed += if keep { 0 } else { entry.bytes };
             keep
         });
-        self.last.retain(|(of, ..), _| *of != document);
+        self.last.retain(|(of, _, baseline, _), _| *of != document && baseline.is_none_or(|(other, _)| other != document));
         freed
     }
     fn oldest(&self) -> Option<u64> {
@@ -257,7 +275,7 @@ mod tests {
         }
     }
 
-    const HERE: Scope = Scope { document: DocumentId(1), generation: 0, device: DeviceId(0) };
+    const HERE: Scope = Scope { document: DocumentId(1), generation: 0, device: DeviceId(0), baseline: None };
 
     fn status() -> JobStatus {
         Jobs::<()>::new(1).start(JobSpec { title: "x".into(), slot: None, lane: Lane::Own, listed: false }, |_| Ok(()))
@@ -324,5 +342,21 @@ mod tests {
         assert!(memo.bytes() <= 3 * weight);
         memo.forget(DocumentId(1));
         assert_eq!(memo.bytes(), 0);
+    }
+
+    #[test]
+    fn a_comparison_is_forgotten_with_either_document() {
+        let against = Scope { baseline: Some((DocumentId(2), 0, DeviceId(0))), ..HERE };
+        let mut memo = Memo::new(1 << 20);
+        for closed in [1, 2] {
+            for scope in [HERE, against] {
+                assert_eq!(kind(&memo.ask::<Weigh>(scope, "a", &10, status)), "pending", "{scope:?}");
+                memo.put::<Weigh>(scope, 10, Arc::new(vec![0; 10]));
+            }
+            memo.forget(DocumentId(closed));
+            let there = |memo: &mut Memo, scope| memo.peek::<Weigh>(scope, &10).is_some();
+            assert_eq!((there(&mut memo, HERE), there(&mut memo, against)), (closed == 2, false));
+            memo.forget(DocumentId(1));
+        }
     }
 }

@@ -11,6 +11,7 @@ mod aside;
 pub mod block_text;
 mod categories;
 pub mod command;
+pub mod comparison;
 pub mod document;
 pub mod event_rows;
 pub mod export;
@@ -26,6 +27,7 @@ pub mod pictures;
 pub mod samples;
 pub mod set_choice;
 pub mod source_file;
+pub mod what_if;
 pub mod workspace;
 
 pub use command::Command;
@@ -36,9 +38,9 @@ pub use set_choice::{NoSet, SetChoice, SetKind, SetSpan};
 pub use workspace::{EventFilter, Find, Place, Window, Workspace};
 
 use crate::analysis::diagnosis::DiagnosisParams;
-use crate::analysis::{Asked, Categories, Found, Query, StateAt, Subject, UsageTimeline};
+use crate::analysis::{Asked, Categories, CommonSteps, Found, Query, StateAt, Subject, UsageTimeline};
 use crate::chart::{Clock, ColourBy, Theme};
-use crate::model::{DeviceId, DeviceMemory, Item};
+use crate::model::{DeviceId, DeviceMemory, Item, Snapshot};
 use crate::raster::{LivesIndex, Raster};
 use crate::replay::{MemoryState, Replay};
 use event_rows::EventRows;
@@ -94,6 +96,7 @@ pub(crate) enum Message {
     Picture(PictureKey, Look, Raster),
     Target(PathBuf),
     Categories(PathBuf, Categories),
+    Tries(Box<what_if::Delivery>),
     Note { text: String, is_error: bool },
 }
 
@@ -108,6 +111,7 @@ impl std::fmt::Debug for Message {
             Message::Picture(..) => "Picture",
             Message::Target(_) => "Target",
             Message::Categories(..) => "Categories",
+            Message::Tries(_) => "Tries",
             Message::Note { .. } => "Note",
         })
     }
@@ -129,6 +133,7 @@ pub struct Session {
     commands: RefCell<Vec<Command>>,
     /// While something is drawn aside: whether anything it asked for is on its way.
     aside: Cell<Option<bool>>,
+    tries: BTreeMap<(DocumentId, DeviceId), what_if::Tries>,
     hovered: Option<Item>,
     hover_next: Cell<Option<Item>>,
     stepping: find::Stepping,
@@ -165,6 +170,7 @@ impl Session {
             pictures: RefCell::default(),
             commands: RefCell::default(),
             aside: Cell::default(),
+            tries: BTreeMap::new(),
             hovered: None,
             hover_next: Cell::new(None),
             stepping: find::Stepping::default(),
@@ -297,36 +303,54 @@ impl Session {
     }
     /// As [`Session::ask`], from a place of its own: of each place only the newest request is worked on.
     pub fn ask_in<Q: Query>(&self, slot: &'static str, params: Q::Params) -> Answer<Q::Answer> {
-        let answer = self.look_up::<Q>(slot, params);
+        let Some((document, device, _)) = self.front() else {
+            return Answer::Failed(Arc::new(JobError::Failed("No file is open.".into())));
+        };
+        self.ask_about::<Q>(slot, (document, device), None, params)
+    }
+    /// As [`Session::ask_in`], about a device of any document, compared with another one where that is named.
+    pub fn ask_about<Q: Query>(
+        &self,
+        slot: &'static str,
+        of: (&Document, DeviceId),
+        baseline: Option<(&Document, DeviceId)>,
+        params: Q::Params,
+    ) -> Answer<Q::Answer> {
+        let answer = self.look_up::<Q>(slot, of, baseline, params);
         if answer.status().is_some() {
             self.note_pending();
         }
         answer
     }
-    fn look_up<Q: Query>(&self, slot: &'static str, params: Q::Params) -> Answer<Q::Answer> {
-        let Some((document, device, _)) = self.front() else {
-            return Answer::Failed(Arc::new(JobError::Failed("No file is open.".into())));
-        };
-        let scope = Scope { document: document.id, generation: document.generation, device };
+    fn look_up<Q: Query>(
+        &self,
+        slot: &'static str,
+        (document, device): (&Document, DeviceId),
+        baseline: Option<(&Document, DeviceId)>,
+        params: Q::Params,
+    ) -> Answer<Q::Answer> {
+        let mut scope = Scope::of(document.id, document.generation, device);
+        scope.baseline = baseline.map(|(other, device)| (other.id, other.generation, device));
         let mut memo = self.memo.borrow_mut();
-        if document.replays.is_none() && needs_replays::<Q>() {
-            return match self.opening_of(document.id) {
+        let unlaid = std::iter::once(document).chain(baseline.map(|(other, _)| other)).find(|of| of.replays.is_none());
+        if let Some(unlaid) = unlaid.filter(|_| needs_replays::<Q>()) {
+            return match self.opening_of(unlaid.id) {
                 Some(status) => Answer::Pending(status),
                 None => Answer::Failed(Arc::new(JobError::Failed("This file was not read to its end.".into()))),
             };
         }
         let asked_params = params.clone();
         memo.ask::<Q>(scope, slot, &params, move || {
-            let (snapshot, replays) = (Arc::clone(&document.snapshot), document.replays.clone());
+            let shared = |of: &Document| (Arc::clone(&of.snapshot), of.replays.clone());
+            let (of, other) = (shared(document), baseline.map(|(other, _)| shared(other)));
             let spec = JobSpec {
                 title: Q::NAME.to_owned(),
-                slot: Some(Slot::of(&(document.id, device, TypeId::of::<Q>(), slot, self.is_aside()))),
+                slot: Some(Slot::of(&(document.id, device, scope.baseline, TypeId::of::<Q>(), slot, self.is_aside()))),
                 lane: Lane::Shared,
                 listed: true,
             };
             self.jobs.start(spec, move |cx| {
-                let replays = replays.as_ref().map_or(&[][..], |replays| replays.as_slice());
-                let asked = Asked { subject: Subject { snapshot: &snapshot, replays }, baseline: None, device };
+                let asked = Asked { subject: subject_of(&of), baseline: other.as_ref().map(subject_of), device };
                 opening::deliver::<Q>(&asked, scope, asked_params, cx)
             })
         })
@@ -397,6 +421,11 @@ impl Session {
     }
 }
 
+/// What a job asks about; replays that are not laid yet are none.
+fn subject_of((snapshot, replays): &(Arc<Snapshot>, Option<Arc<Vec<Replay>>>)) -> Subject<'_> {
+    Subject { snapshot, replays: replays.as_ref().map_or(&[][..], |replays| replays.as_slice()) }
+}
+
 /// Questions that look at lives and events only are answered before the replays are laid.
 fn needs_replays<Q: Query>() -> bool {
     let without = [
@@ -408,6 +437,7 @@ fn needs_replays<Q: Query>() -> bool {
         TypeId::of::<RangeTotals>(),
         TypeId::of::<Found>(),
         TypeId::of::<EventRows>(),
+        TypeId::of::<CommonSteps>(),
     ];
     !without.contains(&TypeId::of::<Q>())
 }

@@ -59,13 +59,18 @@ pub(super) fn open(source: &Source, id: DocumentId, cx: &JobContext<Message>) ->
     let stamp = path.as_deref().and_then(FileStamp::of);
     let snapshot = Arc::new(read(source, &cx.progress)?);
     cx.progress.check()?;
-    let (title, read) = (source.title(), Arc::clone(&snapshot));
-    let document = Document { id, title, path, stamp, snapshot: read, replays: None, generation: 0 };
+    let document = Document { id, title: source.title(), path, stamp, snapshot, replays: None, generation: 0 };
+    deliver_document(document, cx)
+}
+
+/// Delivers what was read or made: the document at once, its first curves next, its replays last.
+pub(super) fn deliver_document(document: Document, cx: &JobContext<Message>) -> Result<(), JobError> {
+    let (id, snapshot) = (document.id, Arc::clone(&document.snapshot));
     cx.send(Message::Document(document));
     let subject = Subject { snapshot: &snapshot, replays: &[] };
     if let Some(device) = snapshot.busiest_device() {
         let asked = Asked { subject, baseline: None, device };
-        let scope = Scope { document: id, generation: 0, device };
+        let scope = Scope::of(id, 0, device);
         deliver::<UsageTimeline>(&asked, scope, (), cx)?;
         deliver::<ClockOf>(&asked, scope, TimeAxis::Events, cx)?;
         cx.send(Message::FirstCurves(id, device));

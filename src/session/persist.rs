@@ -8,6 +8,7 @@
 use crate::chart::{ColourBy, Theme, TimeAxis};
 use crate::model::{DeviceId, Position};
 use crate::session::set_choice::SetChoice;
+use crate::session::what_if::WhatIfForm;
 use crate::session::workspace::{Place, Window};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -108,6 +109,8 @@ pub struct PlaceMemory {
     pub range: Option<(u32, u32)>,
     /// Marks A, B, C …
     pub marks: Vec<u32>,
+    /// What is filled in to be served again.
+    pub what_if: WhatIfForm,
 }
 
 impl PlaceMemory {
@@ -126,6 +129,7 @@ impl PlaceMemory {
             rows: pair(&place.rows),
             range: place.range.as_ref().map(|range| (range.start.0, range.end.0)),
             marks: place.marks.iter().map(|mark| mark.0).collect(),
+            what_if: place.what_if.clone(),
         }
     }
     fn place(&self, end: Position) -> Place {
@@ -142,6 +146,7 @@ impl PlaceMemory {
             range: self.range.filter(|(from, to)| from < to && *to <= end.0).map(|(from, to)| Position(from)..Position(to)),
             marks: self.marks.iter().map(|mark| Position(*mark)).filter(|mark| *mark <= end).collect(),
             set: SetChoice::default(),
+            what_if: self.what_if.clone(),
             moved: self.moved,
         }
     }

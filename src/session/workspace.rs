@@ -9,6 +9,7 @@ use crate::chart::{ColourBy, TimeAxis};
 use crate::model::{Action, DeviceId, Item, Position};
 use crate::session::document::DocumentId;
 use crate::session::set_choice::SetChoice;
+use crate::session::what_if::WhatIfForm;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -65,6 +66,8 @@ pub struct Place {
     pub marks: Vec<Position>,
     /// Which set of blocks the views of sets look at.
     pub set: SetChoice,
+    /// What is filled in to be served again.
+    pub what_if: WhatIfForm,
     /// The user has moved the cursor: it is no longer put to the most telling moment.
     pub moved: bool,
 }

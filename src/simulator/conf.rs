@@ -1,6 +1,6 @@
 //! The settings string, `PYTORCH_CUDA_ALLOC_CONF`: read as PyTorch reads it, and written so that it reads it.
 
-use crate::model::settings::{LARGE_OWN_SEGMENT, LARGE_SEGMENT};
+use crate::model::settings::LARGE_OWN_SEGMENT;
 use crate::model::{AllocatorSettings, Origin};
 
 /// Keys that decide no placement.
@@ -73,8 +73,9 @@ pub fn read(settings: &mut AllocatorSettings, conf: &str, origin: &Origin) -> Re
         settings.max_non_split_rounding = rounding;
     }
     if let Some(split) = split {
-        if split < settings.large_segment_size.min(LARGE_SEGMENT) {
-            return Err("max_split_size_mb must be at least the size of a large segment, 20".to_owned());
+        if split < settings.large_segment_size {
+            let large = settings.large_segment_size >> 20;
+            return Err(format!("max_split_size_mb must be at least the size of a large segment, {large}"));
         }
         settings.max_split_size = Some(split);
     }
@@ -264,6 +265,7 @@ mod tests {
             "expandable_segments",
             "expandable_segments:yes",
             "max_split_size_mb:10",
+            "max_split_size_mb:128,large_segment_size_mb:256",
             "max_split_size_mb:99999999999999999999",
             "garbage_collection_threshold:1.0",
             "roundup_power2_divisions:[64:3]",

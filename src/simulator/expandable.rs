@@ -53,7 +53,8 @@ impl<D: Driver, J: Journal> Caching<D, J> {
     fn map(&mut self, block: u32, wanted: u64) -> bool {
         let Block { address, size: whole, stream, half, .. } = self.blocks[block as usize];
         let granule = self.settings.granule(self.halves[half as usize].class);
-        let Some(size) = wanted.min(whole).checked_next_multiple_of(granule) else { return false };
+        // A part taken over from a recording with other granules need not be a multiple of these.
+        let Some(size) = wanted.min(whole).checked_next_multiple_of(granule).map(|size| size.min(whole)) else { return false };
         if !self.driver.map(address, size, self.counters.reserved.now) {
             return false;
         }

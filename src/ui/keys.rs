@@ -91,6 +91,7 @@ pub const KEYS: &[KeyRow] = &[
     everywhere(CHOICE, &[(CTRL, Key::F)], "Find in all views", Act::Do(|_| KeyDeed::Find)),
     everywhere(CHOICE, &[(NONE, Key::F3)], "The next found", Act::Find { forward: true }),
     everywhere(CHOICE, &[(SHIFT, Key::F3)], "The found before", Act::Find { forward: false }),
+    row(FILES, &[(NONE, Key::T)], "What if: the job under other settings", Act::Do(|_| KeyDeed::Deed(Deed::ShowView("what-if")))),
     everywhere(
         FILES,
         &[(CTRL, Key::Plus), (CTRL, Key::Equals)],

@@ -1,6 +1,7 @@
 //! The frame around the views: menus, tabs, banner, tiles, scrubber, jobs, what lies on top.
 
 use crate::chart::Theme;
+use crate::session::what_if::WhatIfDeed;
 use crate::session::{Command, DocumentId, Session};
 use crate::ui::keys::{self, KeyDeed, Magnify};
 use crate::ui::panels::export::{Export, ExportDialog};
@@ -103,6 +104,9 @@ impl Shell {
             None => {}
         }
         self.play(ui, &cx);
+        if let Some(view) = cx.take_wanted_view(ui.ctx()) {
+            self.layout.show_view(view);
+        }
         if let Some((number, view)) = session.shown_set().filter(|(number, _)| self.shown_set < *number) {
             self.shown_set = number;
             self.layout.show_view(view);
@@ -140,7 +144,7 @@ impl Shell {
         match self.export.show(ui, &cx) {
             Some((Export::Categories, path)) => cx.send(Command::LoadCategories(path)),
             // Tables ask by themselves.
-            Some((Export::Table(_), _)) | None => {}
+            Some((Export::Table(_) | Export::Recording, _)) | None => {}
         }
         if let Some(command) = self.report.show(ui, &cx) {
             cx.send(command);
@@ -156,6 +160,7 @@ impl Shell {
         MenuBar::new().ui(ui, |ui| {
             self.file_menu(ui, cx);
             self.view_menu(ui, cx);
+            self.what_if_menu(ui, cx);
             self.help_menu(ui, cx);
             ui.add_space(2.0 * UNIT);
             ui.separator();
@@ -216,6 +221,9 @@ impl Shell {
             ui.add_enabled_ui(open.is_some(), |ui| {
                 if item(ui, cx, "Export report…", "") {
                     self.act(ui, cx, Deed::ExportReport);
+                }
+                if item(ui, cx, "Export recording…", "") {
+                    self.act(ui, cx, Deed::ExportRecording);
                 }
                 if item(ui, cx, "Save a picture of this view…", "Ctrl+E") {
                     self.act(ui, cx, Deed::ExportView);
@@ -303,6 +311,20 @@ impl Shell {
         });
     }
 
+    fn what_if_menu(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
+        ui.menu_button("What if", |ui| {
+            ui.add_enabled_ui(cx.session.front().is_some(), |ui| {
+                if item(ui, cx, "Other settings or another card…", "T") {
+                    self.layout.show_view("what-if");
+                }
+                if item(ui, cx, "Try all settings", "") {
+                    self.layout.show_view("what-if");
+                    cx.send(Command::WhatIf(WhatIfDeed::Sweep));
+                }
+            });
+        });
+    }
+
     fn help_menu(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         ui.menu_button("Help", |ui| {
             for (title, keys, page) in [("Keys and mouse", "F1", HelpPage::Keys), ("Glossary", "", HelpPage::Glossary)] {
@@ -323,6 +345,7 @@ impl Shell {
             }
             Deed::Find => self.find.open(),
             Deed::ExportReport => self.report.open(cx),
+            Deed::ExportRecording => self.export.open(Export::Recording, cx),
             Deed::LoadCategories => self.export.open(Export::Categories, cx),
             Deed::ExportView => {
                 if let Some(id) = self.layout.view_at(ui.input(|input| input.pointer.hover_pos())) {

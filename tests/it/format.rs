@@ -3,7 +3,7 @@
 //! One small snapshot in every dialect, container and wrapping must be the same snapshot; broken, hostile
 //! and foreign files must each get their own answer.
 
-mod fixtures;
+pub(crate) mod fixtures;
 mod writer;
 
 use base64::Engine;
@@ -32,7 +32,7 @@ fn sample(name: &str) -> Vec<u8> {
 }
 
 /// Everything a snapshot tells, as text; only the container's name is left out.
-fn told(snapshot: &Snapshot) -> String {
+pub(crate) fn told(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     let stacks = &snapshot.stacks;
     let stack = |id| {

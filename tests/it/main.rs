@@ -1,10 +1,15 @@
 //! All integration tests in one binary, so that the window's libraries link once; one module a boundary.
 
 mod architecture;
+mod capture;
+mod capture_log;
+mod capture_torch;
 mod charts;
 mod cli;
 mod comfort;
+mod convert;
 mod cuts;
+mod diff;
 mod display;
 mod engine;
 mod find;
@@ -27,6 +32,8 @@ mod simulator;
 mod span_views;
 mod tables;
 mod truth;
+mod what_if_view;
 mod whatif;
 mod why;
 mod window;
+mod workload;

@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 pub const CONTEXT: u64 = 512 << 20;
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// The samples, and the snapshots of the folders in `FRAGSCOPE_TRUTH_DIR` where there are any.
+/// The samples, a job recorded twice, and the snapshots of the folders in `FRAGSCOPE_TRUTH_DIR` where there are any.
 pub fn files() -> Vec<PathBuf> {
     let mut files = samples::pairs(&samples::folder());
+    files.extend(samples::pairs(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pairs")));
     let folders = std::env::var_os("FRAGSCOPE_TRUTH_DIR").unwrap_or_default();
     let folders = std::env::split_paths(&folders).filter(|folder| !folder.as_os_str().is_empty());
     files.extend(folders.flat_map(|folder| samples::pairs(&folder)));

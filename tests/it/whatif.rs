@@ -2,7 +2,7 @@
 //! say of them.
 
 use crate::samples;
-use crate::simulator::{asked, counters_of, files, recorded};
+use crate::simulator::{CONTEXT, asked, counters_of, files, recorded};
 use fragscope::analysis::diagnosis::{Diagnosis, DiagnosisParams, Verdict};
 use fragscope::analysis::{Asked, Query as _, Subject, UsageTimeline};
 use fragscope::base::Progress;
@@ -16,9 +16,6 @@ use fragscope::simulator::{
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-
-/// What the driver's context takes of the card.
-const CONTEXT: u64 = 512 << 20;
 
 /// A recording ready to be served again.
 struct Job {
@@ -53,11 +50,11 @@ impl Job {
     fn memory(&self) -> &DeviceMemory {
         &self.snapshot.devices[self.id]
     }
-    /// As it was recorded, on the card its failures tell, or the one it ran on.
+    /// As it was recorded, on the card its failures tell, else its environment.
     fn as_recorded(&self) -> Scenario {
-        let told = capacity_told(self.memory(), &Replay::new(self.memory()));
-        let capacity = told.or(self.recorded.total.map(|total| total - CONTEXT));
+        let capacity = capacity_told(self.memory(), &Replay::new(self.memory()));
         let total = self.recorded.total;
+        let capacity = capacity.or(total.map(|total| total - CONTEXT));
         Scenario { capacity, total, ..Scenario::new(self.recorded.settings.clone(), self.fidelity.rules) }
     }
     fn under(&self, text: &str) -> Scenario {
@@ -149,7 +146,7 @@ fn a_run_as_recorded_is_the_recording() {
 fn a_run_counts_what_its_snapshot_counts() {
     let mut wrong = Vec::new();
     for job in jobs().filter(|job| job.memory().trace.len() < 400_000) {
-        let small = job.as_recorded().capacity.unwrap_or(4 << 30) * 3 / 4;
+        let small = job.as_recorded().capacity.unwrap_or(u64::MAX).min(4 << 30) * 3 / 4;
         let plain = job.under("");
         let scenarios = [
             job.under("expandable_segments:True"),

@@ -694,6 +694,46 @@ fn the_report_is_written_from_the_window() {
     assert_eq!(image::open(path).expect("a picture").width(), 2);
 }
 
+#[test]
+fn the_recording_is_exported_from_the_window() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut window = with_sample("private_pools");
+    window.get_by_role_and_label(egui::accesskit::Role::Button, "File").click();
+    rest(&mut window);
+    window.get_by_label_contains("Export recording").click();
+    rest(&mut window);
+    window.get_by_label("Hide paths, names of functions, spans and notes").click();
+    window.step();
+    let path = dir.path().join("part.pickle.gz");
+    window.get_by_role_and_label(egui::accesskit::Role::TextInput, "Export the recording as").focus();
+    window.step();
+    window.key_press_modifiers(egui::Modifiers::COMMAND, egui::Key::A);
+    window.event(egui::Event::Text(path.display().to_string()));
+    window.step();
+    window.key_press(egui::Key::Enter);
+    rest(&mut window);
+    assert!(path.is_file(), "{:?}", window.state().session.notes());
+    assert!(window.query_by_label("Export the recording as").is_none(), "it is closed");
+    let copy = crate::samples::open(&path);
+    let texts = &copy.stacks.strings;
+    assert!(
+        texts.find("capture").is_none() && (0..100).any(|n| texts.find(&format!("function_{n}")).is_some()),
+        "names are hidden"
+    );
+
+    let session = &mut window.state_mut().session;
+    let part = fragscope::model::Position(100)..fragscope::model::Position(200);
+    for (name, works) in [("p.pickle", true), ("p.parquet", true), ("p.docx", false), ("none/p.json", false)] {
+        let path = dir.path().join(name);
+        session.apply(Command::ExportRecording { path: path.clone(), window: Some(part.clone()), redact: false });
+        settle(session);
+        assert_eq!(path.exists(), works, "{name}");
+        let note = session.notes().last().expect("it tells").clone();
+        assert_eq!(!note.is_error, works, "{}", note.text);
+    }
+    assert_eq!(crate::samples::open(&dir.path().join("p.pickle")).devices.as_slice()[0].trace.len(), 100);
+}
+
 /// The harness wants a frame for an application; this keeps the trait in use where only `App` is named.
 #[test]
 fn the_application_clears_to_its_own_paper() {

@@ -3,6 +3,7 @@
 use crate::analysis::step_ends;
 use crate::cli::opening::{self, Device};
 use crate::model::{AllocatorSettings, Origin, Snapshot};
+use crate::report::what_if_given;
 use crate::simulator::{AtFailure, EmptyCaches, POLICIES, PolicyKind, Recorded, Scenario, Start, conf};
 use anyhow::{anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches};
@@ -33,15 +34,8 @@ pub fn variant_arguments() -> [Arg; 4] {
 
 /// What the recording ran with: the file, then `--recorded`.
 pub fn recorded(snapshot: &Snapshot, matches: &ArgMatches) -> anyhow::Result<Recorded> {
-    let mut recorded = Recorded { settings: snapshot.settings.clone(), total: None };
-    let Some(text) = matches.get_one::<String>("recorded") else { return Ok(recorded) };
-    let (totals, rest): (Vec<&str>, Vec<&str>) = conf::pairs(text).into_iter().partition(|pair| pair.starts_with("total:"));
-    for total in totals {
-        let size = total.trim_start_matches("total:");
-        recorded.total = Some(crate::cli::why::size(size).map_err(|error| anyhow!("--recorded {total}: {error}"))?);
-    }
-    conf::read(&mut recorded.settings, &rest.join(","), &snapshot.origin).map_err(|error| anyhow!("--recorded: {error}"))?;
-    Ok(recorded)
+    let text = matches.get_one::<String>("recorded").map_or("", String::as_str);
+    what_if_given::recorded(snapshot, text).map_err(|error| anyhow!("--recorded: {error}"))
 }
 
 /// The settings of each scenario, with the words the user gave; none given: the recorded ones.
@@ -51,11 +45,8 @@ pub fn settings(recorded: &Recorded, origin: &Origin, matches: &ArgMatches) -> a
     };
     given
         .map(|text| {
-            // A fraction is set by the program too: it stays unless the scenario says another.
-            let per_process_memory_fraction = recorded.settings.per_process_memory_fraction;
-            let mut settings =
-                AllocatorSettings { conf: text.clone(), per_process_memory_fraction, ..AllocatorSettings::default() };
-            conf::read(&mut settings, text, origin).map_err(|error| anyhow!("--set {text}: {error}"))?;
+            let settings = what_if_given::settings(recorded, text, origin);
+            let settings = settings.map_err(|error| anyhow!("--set {text}: {error}"))?;
             Ok((text.clone(), settings))
         })
         .collect()

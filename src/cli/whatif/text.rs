@@ -1,13 +1,13 @@
 //! The scenarios for people: a table, the line to copy, and on what the figures rest.
 
-use crate::base::{Bytes, grouped};
+use crate::base::Bytes;
 use crate::cli::output;
 use crate::cli::table::{Align, Table};
-use crate::cli::whatif::words;
 use crate::model::{DeviceMemory, Snapshot};
 use crate::report::what_if::WhatIf;
+use crate::report::what_if_words as words;
 use crate::report::whatif_json::ScenarioRow;
-use crate::simulator::{AtFailure, EmptyCaches, POLICIES, PolicyKind, Start, TieBreak, conf};
+use crate::simulator::{PolicyKind, conf};
 use std::fmt::Write as _;
 
 /// What all rows have in common.
@@ -60,7 +60,7 @@ pub fn of(rows: &[ScenarioRow], told: &Told<'_>) -> String {
         text.push_str(&best(rows, told));
     }
     text.push('\n');
-    text.push_str(&rests_on(rows, told));
+    text.push_str(&words::rests_on(rows, told.what_if, "--recorded"));
     text
 }
 
@@ -114,63 +114,5 @@ fn best(rows: &[ScenarioRow], told: &Told<'_>) -> String {
     if conf::knows_newer_variable(&told.snapshot.origin) {
         let _ = writeln!(text, "(or {}, which is read where {} is not set)", conf::NEWER_VARIABLE, conf::VARIABLE);
     }
-    text
-}
-
-/// On what the figures rest: how far the model reproduces the recording, and what is taken to stay.
-fn rests_on(rows: &[ScenarioRow], told: &Told<'_>) -> String {
-    let fidelity = &told.what_if.fidelity;
-    let mut text = format!(
-        "With the recorded settings {} of {} allocations lie where they lay.\n",
-        grouped(fidelity.placed_as_recorded),
-        grouped(fidelity.allocations)
-    );
-    if let Some(event) = fidelity.first_divergence {
-        let _ = writeln!(
-            text,
-            "From event {} on the model went another way: settings the file does not hold (--recorded) may be why.",
-            grouped(u64::from(event.0))
-        );
-    }
-    if fidelity.rules.tie == TieBreak::Address {
-        text.push_str(
-            "Up to PyTorch 2.11 the addresses of new segments decide: ranges are over the places a driver could give them.\n",
-        );
-    }
-    let Some(scenario) = rows.first().map(|row| &row.scenario) else { return text };
-    if told.what_if.asked.start.is_some() {
-        text.push_str(match scenario.start {
-            Start::Recorded => {
-                "The recording begins mid-run: every row begins with the segments and blocks that were there, at their addresses, \
-                 whatever its settings, and counts from there on.\n"
-            }
-            Start::Empty => "The recording begins mid-run: what is older than it is absent in every row.\n",
-        });
-    }
-    if scenario.policy != PolicyKind::Caching
-        && let Some(info) = POLICIES.iter().find(|info| info.kind == scenario.policy)
-    {
-        let _ = writeln!(text, "{}: {}. A model, not a reproduction.", info.name, info.about);
-    }
-    match &scenario.empty_caches {
-        EmptyCaches::Recorded => {}
-        EmptyCaches::Without => text.push_str("No call of empty_cache() is made.\n"),
-        EmptyCaches::After(ends) => {
-            let _ = writeln!(
-                text,
-                "empty_cache() is called at the end of each of {} steps, and nowhere else.",
-                grouped(ends.len() as u64)
-            );
-        }
-    }
-    if scenario.at_failure == AtFailure::Endless {
-        text.push_str("Behind the first failure memory has no end: figures are of all that was recorded.\n");
-    } else if rows.iter().any(|row| row.outcome.served_instead.is_some()) {
-        text.push_str("Behind a failure that is served here the recording tells nothing: figures are up to there.\n");
-    }
-    text.push_str(
-        "Sizes, streams, order and pools of the requests stay as recorded; a program that reacts to failures or asks how much \
-         memory is free would go another way.\n",
-    );
     text
 }

@@ -5,3 +5,4 @@
 pub(crate) mod machine;
 pub(crate) mod opcode;
 pub(crate) mod value;
+pub(crate) mod writer;

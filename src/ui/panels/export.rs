@@ -1,10 +1,14 @@
 //! Asks for a file: where to save a table, or where to read rules of categories from; and the field for a place that
 //! such questions share.
 
+use crate::base::grouped;
+use crate::model::Position;
 use crate::session::Command;
+use crate::session::export::recording_endings;
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::Cx;
-use egui::{Key, Modal, TextEdit, Ui};
+use egui::{Checkbox, Key, Modal, TextEdit, Ui};
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// The place of a file, as it is typed or picked.
@@ -60,6 +64,8 @@ impl TargetField {
 pub enum Export {
     /// A table of blocks, by the name of its view.
     Table(&'static str),
+    /// The recording, for other tools.
+    Recording,
     /// Nothing: rules of categories are to be read.
     Categories,
 }
@@ -68,6 +74,9 @@ pub enum Export {
 #[derive(Clone, Default)]
 pub struct ExportDialog {
     asked: Option<(Export, TargetField)>,
+    /// Only the stretch of time that is selected, or else on screen.
+    part: bool,
+    redact: bool,
 }
 
 impl ExportDialog {
@@ -75,12 +84,13 @@ impl ExportDialog {
     pub fn open(&mut self, what: Export, cx: &Cx<'_>) {
         let target = match what {
             Export::Table(name) => TargetField::suggest(name, "csv", cx),
+            Export::Recording => TargetField::suggest("copy", "pickle", cx),
             Export::Categories => {
                 let known = cx.session.saved().categories.as_ref();
                 TargetField::at(known.map_or(String::new(), |path| path.display().to_string()), cx)
             }
         };
-        self.asked = Some((what, target));
+        *self = ExportDialog { asked: Some((what, target)), part: false, redact: false };
     }
     /// Whether it is open: it then has the keys.
     pub fn is_open(&self) -> bool {
@@ -90,6 +100,7 @@ impl ExportDialog {
     pub fn show(&mut self, ui: &Ui, cx: &Cx<'_>) -> Option<(Export, PathBuf)> {
         let (what, target) = self.asked.as_mut()?;
         let what = *what;
+        let (part, is_selected) = part_of_time(cx);
         let (mut save, mut cancel) = (false, false);
         let name = if let Export::Table(name) = what { name } else { "" };
         let id = egui::Id::unique(("export", name));
@@ -97,9 +108,20 @@ impl ExportDialog {
             ui.set_width(120.0 * UNIT);
             let heading = match what {
                 Export::Table(_) => "Save all rows of this table as",
+                Export::Recording => "Export the recording as",
                 Export::Categories => "Load the rules of categories from",
             };
             save = target.show(ui, cx, heading);
+            if what == Export::Recording {
+                ui.weak(format!("The ending says for whom: {}. A further .gz or .zst packs it.", recording_endings()));
+                let whose = if is_selected { "selected" } else { "on screen" };
+                let text = match &part {
+                    Some(part) => format!("Only the stretch {whose}, {}", stretch(part)),
+                    None => "Only a stretch of time".to_owned(),
+                };
+                ui.add_enabled(part.is_some(), Checkbox::new(&mut self.part, text));
+                ui.checkbox(&mut self.redact, "Hide paths, names of functions, spans and notes");
+            }
             ui.horizontal(|ui| {
                 let reads = what == Export::Categories;
                 save |= ui.button(if reads { "Load" } else { "Save" }).clicked();
@@ -115,6 +137,11 @@ impl ExportDialog {
         });
         if save && let Some(path) = target.path() {
             self.asked = None;
+            if what == Export::Recording {
+                let window = part.filter(|_| self.part);
+                cx.send(Command::ExportRecording { path, window, redact: self.redact });
+                return None;
+            }
             return Some((what, path));
         }
         if cancel || modal.should_close() {
@@ -122,4 +149,23 @@ impl ExportDialog {
         }
         None
     }
+}
+
+/// The stretch of time that is selected, or else the one on screen where that is not all; and whether it is selected.
+fn part_of_time(cx: &Cx<'_>) -> (Option<Range<Position>>, bool) {
+    if let Some(range) = cx.session.workspace().place().and_then(|place| place.range.clone()) {
+        return (Some(range), true);
+    }
+    let Some(clock) = cx.session.clock() else { return (None, false) };
+    let units = cx.session.window(&clock.clock);
+    let whole = clock.clock.span();
+    let part = clock.clock.position(units.start)..clock.clock.position(units.end);
+    (Some(part).filter(|_| units != whole), false)
+}
+
+/// A stretch of time in the words of the event list.
+fn stretch(part: &Range<Position>) -> String {
+    let event =
+        |at: Position| at.event().map_or("the start".to_owned(), |event| format!("event {}", grouped(u64::from(event.0))));
+    format!("from {} to {}", event(part.start), event(part.end))
 }

@@ -2,6 +2,7 @@
 
 use crate::chart::{ColourBy, Theme, TimeAxis};
 use crate::model::Position;
+use crate::session::what_if::WhatIfDeed;
 use crate::session::{Command, Session, samples::SAMPLES};
 use crate::ui::keys::Magnify;
 use crate::ui::panels::help::HelpPage;
@@ -21,6 +22,8 @@ pub enum Deed {
     ResetLayout,
     /// Opens the search over all views.
     Find,
+    /// Asks where to export the recording, or a stretch of it.
+    ExportRecording,
     /// Asks where to save the report.
     ExportReport,
     /// Asks how to save the picture of the view under the pointer.
@@ -121,6 +124,8 @@ fn all(session: &Session) -> Vec<(String, &'static str, Deed)> {
         if !session.find().text().is_empty() {
             add("End the search", "", Deed::Send(Command::SetFind(String::new())));
         }
+        add("What if: try the settings that are filled in", "", Deed::Send(Command::WhatIf(WhatIfDeed::Run)));
+        add("What if: try all settings", "", Deed::Send(Command::WhatIf(WhatIfDeed::Sweep)));
         for view in VIEWS {
             add(&format!("Show view: {}", view.title), "", Deed::ShowView(view.id));
         }
@@ -138,6 +143,7 @@ fn all(session: &Session) -> Vec<(String, &'static str, Deed)> {
         }
         add("Close this file", "Ctrl+W", Deed::Send(Command::Close(document.id)));
         add("Export report…", "", Deed::ExportReport);
+        add("Export the recording for other tools…", "", Deed::ExportRecording);
         add("Save a picture of this view…", "Ctrl+E", Deed::ExportView);
     }
     add("Load categories…", "", Deed::LoadCategories);

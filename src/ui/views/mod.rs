@@ -3,6 +3,8 @@
 pub mod address_time;
 pub mod allocations;
 pub mod charts;
+pub mod compare;
+mod compare_parts;
 pub mod details;
 pub mod events;
 pub mod flame;
@@ -16,6 +18,8 @@ pub mod spans;
 pub mod usage;
 pub mod usage_header;
 pub mod view;
+pub mod what_if;
+pub mod what_if_form;
 pub mod why;
 
 pub use view::{Cx, View, ViewClass};
@@ -33,8 +37,10 @@ pub const VIEWS: &[ViewClass] = &[
     segments::CLASS,
     sizes::CLASS,
     spans::CLASS,
+    compare::CLASS,
     memory_summary::CLASS,
     address_time::CLASS,
+    what_if::CLASS,
     details::CLASS,
     why::CLASS,
 ];

@@ -56,6 +56,17 @@ impl<'a> Cx<'a> {
     pub fn send(&self, command: Command) {
         self.session.send(command);
     }
+    /// Brings a view to the front in the next frame.
+    pub fn show_view(&self, context: &egui::Context, id: &'static str) {
+        if !self.session.is_aside() {
+            context.data_mut(|data| data.insert_temp(egui::Id::unique("wanted view"), id));
+            context.request_repaint();
+        }
+    }
+    /// The view that was to be brought to the front.
+    pub fn take_wanted_view(&self, context: &egui::Context) -> Option<&'static str> {
+        context.data_mut(|data| data.remove_temp(egui::Id::unique("wanted view")))
+    }
     /// Asks a question about the device in front; ask anew each frame.
     pub fn ask<Q: Query>(&self, params: Q::Params) -> Answer<Q::Answer> {
         self.session.ask::<Q>(params)

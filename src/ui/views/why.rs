@@ -84,6 +84,12 @@ impl Why {
                 cx.send(Command::MoveCursor(case.at));
             }
         }
+        if memory.has_history() {
+            let help = "Serves the recorded requests again under other settings or on another card";
+            if ui.button("What if?").on_hover_text(help).clicked() {
+                cx.show_view(ui.ctx(), "what-if");
+            }
+        }
         let dump = memory.end();
         if case.request.is_some() && case.at != dump && memory.has_history() {
             let answer = cx.ask::<UsageTimeline>(());

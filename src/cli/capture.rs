@@ -1,0 +1,153 @@
+//! `capture`: runs a GPU job and records it.
+
+use crate::base::Bytes;
+use crate::capture::{CaptureSource, Request, Running, SOURCES, Stacks, logs, recorder};
+use crate::cli::command::{Command, Outcome};
+use crate::cli::output;
+use anyhow::{Context as _, anyhow};
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// The subcommand.
+pub const COMMAND: Command = Command { name: "capture", arguments, run };
+
+fn arguments(command: clap::Command) -> clap::Command {
+    let sources: Vec<&str> = SOURCES.iter().map(|source| source.name()).collect();
+    recording_arguments(command)
+        .about("Run a GPU job and record it: `fragscope capture -- python train.py`")
+        .arg(
+            Arg::new("source").long("source").value_name("SOURCE").value_parser(sources).default_value("torch").help(
+                SOURCES.iter().map(|source| format!("{}: {}", source.name(), source.about())).collect::<Vec<_>>().join("; "),
+            ),
+        )
+        .arg(
+            Arg::new("set")
+                .long("set")
+                .value_name("K:V,…")
+                .action(ArgAction::Append)
+                .help("Allocator settings to run the job with, added to its PYTORCH_CUDA_ALLOC_CONF"),
+        )
+        .arg(
+            Arg::new("write-recorder")
+                .long("write-recorder")
+                .value_name("DIR")
+                .value_parser(value_parser!(PathBuf))
+                .conflicts_with("command")
+                .help("Only write the recorder there, one file: `python record.py train.py` records by hand"),
+        )
+        .arg(
+            Arg::new("command")
+                .value_name("CMD")
+                .num_args(1..)
+                .last(true)
+                .required_unless_present("write-recorder")
+                .value_parser(value_parser!(OsString))
+                .help("The job, behind `--`"),
+        )
+}
+
+/// The arguments that say how to record.
+pub(super) fn recording_arguments(command: clap::Command) -> clap::Command {
+    command
+        .arg(
+            Arg::new("out")
+                .short('o')
+                .long("out")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("The log; several ranks write FILE.rank0.fsl … (left out: capture-1.fsl, or the next free number)"),
+        )
+        .arg(
+            Arg::new("stacks")
+                .long("stacks")
+                .value_name("WHICH")
+                .value_parser(["python", "all", "none"])
+                .default_value("python")
+                .help("Stacks to record: of Python, all (C++ too, which costs much), or none"),
+        )
+        .arg(
+            Arg::new("max-entries")
+                .long("max-entries")
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(100..=10_000_000))
+                .help("Entries of PyTorch's own history; more make its snapshots longer and each look at it slower"),
+        )
+        .arg(
+            Arg::new("interval")
+                .long("interval")
+                .value_name("MS")
+                .value_parser(value_parser!(u32).range(10..=60_000))
+                .help("Longest time between two looks at the job, where the allocator's ring is fetched"),
+        )
+        .arg(
+            Arg::new("ring")
+                .long("ring")
+                .action(ArgAction::SetTrue)
+                .help("Fetch the allocator's ring only: slower, and asks nothing of PyTorch's inside"),
+        )
+}
+
+/// What the arguments ask for.
+pub(super) fn request(matches: &ArgMatches) -> Request {
+    let stacks = matches.get_one::<String>("stacks").and_then(|word| Stacks::of_name(word));
+    Request {
+        command: Vec::new(),
+        out: matches.get_one::<PathBuf>("out").cloned().unwrap_or_else(logs::free_name),
+        stacks: stacks.unwrap_or_default(),
+        max_entries: matches.get_one::<u32>("max-entries").copied(),
+        interval_ms: matches.get_one::<u32>("interval").copied(),
+        settings: None,
+        only_ring: matches.get_flag("ring"),
+    }
+}
+
+fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
+    if let Some(folder) = matches.get_one::<PathBuf>("write-recorder") {
+        let path = recorder::write_by_hand(folder)?;
+        output::note(&format!("the recorder is {}; `python {} train.py` records a script", path.display(), path.display()));
+        return Ok(Outcome::Done);
+    }
+    let name = matches.get_one::<String>("source").context("no source was named")?;
+    let source = SOURCES.iter().find(|source| source.name() == name).context("no such source")?;
+    if let Some(why) = source.unavailable() {
+        return Err(anyhow!("{why}"));
+    }
+    let set: Vec<&str> = matches.get_many::<String>("set").into_iter().flatten().map(String::as_str).collect();
+    let request = Request {
+        command: matches.get_many::<OsString>("command").into_iter().flatten().cloned().collect(),
+        settings: (!set.is_empty()).then(|| set.join(",")),
+        ..request(matches)
+    };
+    record(*source, &request)
+}
+
+fn record(source: &dyn CaptureSource, request: &Request) -> anyhow::Result<Outcome> {
+    let ended = Running::start(source, request)?.wait().context("the job cannot be waited for")?;
+    told(&ended.logs, &ended.complaints);
+    if ended.logs.is_empty() && ended.complaints.is_empty() {
+        output::note(
+            "nothing was recorded: no process of the job used CUDA through PyTorch, or its Python ran with -S, -I or -E, \
+             which leave out what is put on its path",
+        );
+    }
+    if ended.status.success() {
+        return Ok(if ended.logs.is_empty() { Outcome::Incomplete } else { Outcome::Done });
+    }
+    output::note(&format!("the job failed: {}", ended.status));
+    Ok(Outcome::Failed)
+}
+
+/// Says where the logs are and what could not be logged.
+pub(super) fn told(logs: &[PathBuf], complaints: &[String]) {
+    for complaint in complaints {
+        output::note(&format!("the recorder: {complaint}"));
+    }
+    for log in logs {
+        output::note(&format!("{} ({})", log.display(), Bytes(size(log))));
+    }
+}
+
+fn size(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |facts| facts.len())
+}
