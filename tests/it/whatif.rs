@@ -3,7 +3,8 @@
 
 use crate::samples;
 use crate::simulator::{CONTEXT, asked, counters_of, files, recorded};
-use fragscope::analysis::UsageTimeline;
+use fragscope::analysis::diagnosis::{Diagnosis, DiagnosisParams, Verdict};
+use fragscope::analysis::{Asked, Query as _, Subject, UsageTimeline};
 use fragscope::base::Progress;
 use fragscope::model::{
     Action, AllocatorSettings, DeviceId, DeviceMemory, EventIdx, OriginKind, Position, Snapshot, WarningKind,
@@ -12,10 +13,14 @@ use fragscope::replay::{MemoryState, Replay};
 use fragscope::simulator::{
     AtFailure, EmptyCaches, Fidelity, Outcome, Recorded, RequestStream, Scenario, capacity_told, conf, record, simulate, sweep,
 };
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Output;
 
 /// A recording ready to be served again.
 struct Job {
     name: String,
+    path: PathBuf,
     snapshot: Snapshot,
     id: DeviceId,
     asked: RequestStream,
@@ -36,7 +41,7 @@ fn jobs() -> impl Iterator<Item = Job> {
             let fidelity = Fidelity::of(&snapshot, id, &replay, &mut asked, &recorded, &Progress::new());
             let fidelity = fidelity.expect("nobody cancels").expect("a release");
             let name = format!("{} device {}", path.display(), snapshot.devices[id].ordinal);
-            Job { name, snapshot: snapshot.clone(), id, asked, recorded, fidelity }
+            Job { name, path: path.clone(), snapshot: snapshot.clone(), id, asked, recorded, fidelity }
         })
     })
 }
@@ -88,13 +93,14 @@ const POSITIONS: u32 = 400;
 
 #[test]
 fn a_run_as_recorded_is_the_recording() {
-    let mut wrong = Vec::new();
+    let (mut wrong, mut compared) = (Vec::new(), 0);
     for job in jobs() {
         let memory = job.memory();
         // Where blocks older than the trace are equal, their order is not known; where settings changed, nothing is.
         if job.fidelity.first_divergence.is_some() || 0 < job.fidelity.taught {
             continue;
         }
+        compared += 1;
         let (outcome, snapshot) = job.record(&job.as_recorded());
         let again = simulated(&snapshot);
         let (ours, theirs) = (again.trace.actions(), memory.trace.actions());
@@ -131,6 +137,8 @@ fn a_run_as_recorded_is_the_recording() {
             }
         }
     }
+    println!("{compared} runs compared");
+    assert!(5 <= compared, "the samples alone are more");
     assert!(wrong.is_empty(), "{} runs are not the recording:\n{}", wrong.len(), wrong.join("\n"));
 }
 
@@ -209,4 +217,137 @@ fn a_sweep_ranks_what_each_setting_does_alone() {
         recorded_rows -= 1;
     }
     assert_eq!(recorded_rows, 0, "each sweep holds the recorded settings once");
+}
+
+fn fragscope(arguments: &[&str]) -> Output {
+    std::process::Command::new(env!("CARGO_BIN_EXE_fragscope")).args(arguments).output().expect("the program runs")
+}
+
+fn json_of(arguments: &[&str]) -> Value {
+    let output = fragscope(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one JSON value")
+}
+
+fn text_of(arguments: &[&str]) -> String {
+    let output = fragscope(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn a_simulated_failure_is_explained_as_a_recorded_one() {
+    let path = samples::sample("training");
+    let job = jobs().find(|job| job.path == path).expect("the sample");
+    let scenario = Scenario { capacity: Some(9 << 30), ..job.under("max_split_size_mb:64") };
+    let (outcome, snapshot) = job.record(&scenario);
+    let failure = outcome.failure.expect("9 GiB are too few");
+    let memory = simulated(&snapshot);
+    let replays = [Replay::new(memory)];
+    let asked = Asked { subject: Subject { snapshot: &snapshot, replays: &replays }, baseline: None, device: DeviceId(0) };
+    let found = Diagnosis::answer(&asked, &DiagnosisParams::default(), &Progress::new()).expect("nobody cancels");
+    let [case] = &found.cases[..] else { panic!("one failure: {found:?}") };
+    let request = case.request.expect("a request");
+    assert!(!matches!(case.verdict, Verdict::None | Verdict::Unknown), "{:?}", case.verdict);
+    assert_eq!(request.requested, scenario.settings.round(failure.requested));
+    assert_eq!(case.accounting.capacity.or(Some(case.accounting.within())), Some(9 << 30), "all that it could have");
+    assert!(!snapshot.stacks.frames(request.stack).is_empty(), "it has the stack of the request");
+    assert!(snapshot.origin.name.ends_with("training.pickle.gz, max_split_size_mb:64"), "{}", snapshot.origin.name);
+    // Every allocation has the stack it was recorded with, every event behind the first a time.
+    let recorded = job.memory();
+    let lives = memory.allocations.stacks().iter().zip(recorded.allocations.stacks());
+    assert!(lives.clone().all(|(ours, theirs)| ours == theirs) && 0 < lives.len());
+    assert_eq!(memory.trace.time_span_us().is_some(), recorded.trace.has_times());
+    assert_eq!(memory.annotations, recorded.annotations);
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("run.json");
+    let (file, out) = (path.to_string_lossy().into_owned(), page.to_string_lossy().into_owned());
+    let set = ["whatif", &file, "--set", "max_split_size_mb:64", "--capacity", "9GiB", "--json", "--report", &out];
+    let rows = json_of(&set);
+    assert_eq!(rows[0]["completed"], false);
+    let text = std::fs::read_to_string(&page).expect("a report");
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    assert!(report.to_string().contains("training.pickle.gz, max_split_size_mb:64"), "it names the run");
+    for ending in ["html", "md"] {
+        let out = folder.path().join(format!("run.{ending}")).to_string_lossy().into_owned();
+        let words = ["whatif", &file, "--set", "max_split_size_mb:64", "--capacity", "9GiB", "--report", &out];
+        assert!(text_of(&words).contains("out of memory at event"));
+        let text = std::fs::read_to_string(&out).expect("a report");
+        assert!(text.contains("out of memory at event") && text.contains("max_split_size_mb:64"), "{ending}");
+    }
+}
+
+#[test]
+fn the_verdict_quotes_the_first_row_of_the_sweep() {
+    let file = samples::sample("fragmentation_oom").to_string_lossy().into_owned();
+    let rows = json_of(&["whatif", &file, "--sweep", "--json"]);
+    let rows = rows.as_array().expect("a list");
+    let serving = rows.iter().filter(|row| row["completed"] == true).count();
+    assert_eq!((rows[0]["settings"].as_str(), rows[0]["completed"].as_bool()), (Some("expandable_segments:True"), Some(true)));
+    assert_eq!(rows.iter().filter(|row| row["recorded"] == true).count(), 1);
+    let reserved = fragscope::base::Bytes(rows[0]["peak_reserved"].as_u64().expect("bytes"));
+    let spare = rows[0]["spare"].as_u64().expect("bytes");
+    let holds = fragscope::base::Bytes(reserved.0 + spare);
+    let quoted = |arguments: &[&str]| -> Value {
+        let cases = json_of(&[&["why", &file, "--json"], arguments].concat());
+        let findings = cases[0]["findings"].as_array().cloned().expect("a list");
+        findings.into_iter().find(|finding| finding["rule"] == "what_if").unwrap_or_default()
+    };
+    let finding = quoted(&[]);
+    let sentence = finding["sentence"].as_str().expect("a sentence");
+    let said = format!("With expandable_segments:True the request that failed is served, and all before it: at most {reserved}");
+    assert!(sentence.starts_with(&said) && sentence.contains(&format!("of the {holds} that PyTorch could have")), "{sentence}");
+    assert!(sentence.contains(&format!("{serving} of {} settings", rows.len())), "{sentence}");
+    assert!(finding["suggestion"].as_str().is_some_and(|text| text.contains("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")));
+    let text = text_of(&["whatif", &file, "--sweep"]);
+    assert!(text.contains("\n  PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n"), "{text}");
+    // On a card so large, nothing explains the failure.
+    let finding = quoted(&["--capacity", "24GiB"]);
+    assert!(finding["sentence"].as_str().is_some(), "{finding}");
+    // Without a failure nothing is tried.
+    let training = samples::sample("training").to_string_lossy().into_owned();
+    let cases = json_of(&["why", &training, "--json"]);
+    assert!(!cases.to_string().contains("what_if"));
+}
+
+#[test]
+fn scenarios_differ_in_more_than_settings() {
+    let file = |name: &str| samples::sample(name).to_string_lossy().into_owned();
+    let (oom, training, late) = (file("fragmentation_oom"), file("training"), file("late_start"));
+    let stopped = json_of(&["whatif", &oom, "--capacity", "4GiB", "--json"]);
+    let endless = json_of(&["whatif", &oom, "--capacity", "4GiB", "--endless", "--json"]);
+    assert_eq!(stopped[0]["oom"], endless[0]["oom"]);
+    assert!(stopped[0]["peak_requested"].as_u64() < endless[0]["peak_requested"].as_u64());
+    let smallest = json_of(&["whatif", &oom, "--set", "expandable_segments:True", "--smallest-card", "--json"]);
+    let card = smallest[0]["smallest_card"]["capacity"].as_u64().expect("a card");
+    for (capacity, serves) in [(card, true), (card - (2 << 20), false)] {
+        let capacity = capacity.to_string();
+        let row = json_of(&["whatif", &oom, "--set", "expandable_segments:True", "--capacity", &capacity, "--json"]);
+        assert_eq!(row[0]["completed"], serves, "{capacity}");
+    }
+    let steps = text_of(&["whatif", &training, "--empty-cache", "each-step"]);
+    assert!(steps.contains("empty_cache() is called at the end of each of"), "{steps}");
+    let each = json_of(&["whatif", &training, "--empty-cache", "each-step", "--json"]);
+    let never = json_of(&["whatif", &training, "--empty-cache", "never", "--json"]);
+    assert!(never[0]["device_frees"].as_u64() < each[0]["device_frees"].as_u64());
+    let (full, empty) = (json_of(&["whatif", &late, "--json"]), json_of(&["whatif", &late, "--from-empty", "--json"]));
+    assert!(empty[0]["peak_allocated"].as_u64() < full[0]["peak_allocated"].as_u64());
+    for policy in fragscope::simulator::POLICIES {
+        let rows = json_of(&["whatif", &training, "--policy", policy.name, "--json"]);
+        assert_eq!((rows[0]["policy"].as_str(), rows[0]["completed"].as_bool()), (Some(policy.name), Some(true)));
+    }
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("none.png").to_string_lossy().into_owned();
+    for (arguments, sentence) in [
+        (vec!["whatif", &oom, "--sweep", "--set", "max_split_size_mb:64"], "cannot be used with"),
+        (vec!["whatif", &oom, "--policy", "perfect"], "possible values"),
+        (vec!["whatif", &oom, "--empty-cache", "sometimes"], "possible values"),
+        (vec!["whatif", &oom, "--set", "max_split_size_mb:64", "--set", "", "--report", &out], "a report is of one run"),
+        (vec!["whatif", &oom, "--report", "run.docx"], "no report is called"),
+    ] {
+        let output = fragscope(&arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(sentence), "{arguments:?}: {said}");
+    }
 }
