@@ -14,11 +14,13 @@ mod expandable;
 pub mod fidelity;
 pub mod journal;
 pub mod layout;
+pub mod paged;
 pub mod placements;
 pub mod policy;
 pub mod record;
 pub mod request;
 pub mod scenario;
+pub mod stream_ordered;
 pub mod sweep;
 
 pub use card::{SmallestCard, smallest_card};
