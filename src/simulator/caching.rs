@@ -143,13 +143,11 @@ impl<D: Driver, J: Journal> Policy for Caching<D, J> {
         let half = self.half(wanted.pool, AllocatorSettings::class(size));
         self.ended.remove(&wanted.pool);
         let found = self.obtain(half, wanted, size, waiting);
-        for life in waiting {
-            self.free_completed(*life);
-        }
         let Wanted { stream, pool, .. } = *wanted;
         let class = AllocatorSettings::class(size);
         let place = Place { stream, pool, class };
         let Some(found) = found else {
+            self.complete_all(waiting);
             self.counters.ooms += 1;
             self.journal.oom(size, place, self.counters.reserved.now);
             return None;
@@ -168,6 +166,8 @@ impl<D: Driver, J: Journal> Policy for Caching<D, J> {
         self.counters.allocated.add(block_size);
         self.counters.active.add(block_size);
         self.counters.requested.add(wanted.size);
+        // Without a retry they are noticed later: now the block is in use, and no neighbour takes it in.
+        self.complete_all(waiting);
         Some(address)
     }
     fn give_back(&mut self, request: &Request) {
@@ -241,6 +241,11 @@ impl<D: Driver, J: Journal> Caching<D, J> {
             self.complete(life, block);
         }
     }
+    fn complete_all(&mut self, lives: &[AllocationId]) {
+        for life in lives {
+            self.free_completed(*life);
+        }
+    }
     /// A block given back that nobody waits for, or that was waited for since before the recording.
     fn free_at_once(&mut self, life: AllocationId) {
         let block = self.block_of(life);
@@ -259,9 +264,7 @@ impl<D: Driver, J: Journal> Caching<D, J> {
     }
     /// `release_cached_blocks`: waits for all that is pending, in the given order first, and gives the cache back.
     fn empty_cache(&mut self, waiting: &[AllocationId]) {
-        for life in waiting {
-            self.free_completed(*life);
-        }
+        self.complete_all(waiting);
         for (block, life) in std::mem::take(&mut self.pending).into_values() {
             self.complete(life, block);
         }

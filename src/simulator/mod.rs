@@ -17,13 +17,18 @@ pub mod fidelity;
 pub mod journal;
 mod layers;
 pub mod layout;
+<<<<<<< HEAD
 pub mod over_time;
+=======
+pub mod paged;
+>>>>>>> wi-policy
 pub mod placements;
 pub mod policy;
 pub mod record;
 mod releasing;
 pub mod request;
 pub mod scenario;
+pub mod stream_ordered;
 pub mod sweep;
 pub mod workload;
 

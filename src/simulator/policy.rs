@@ -42,7 +42,20 @@ pub enum PolicyKind {
     /// PyTorch's caching allocator, reproduced.
     #[default]
     Caching,
+    /// A model of a stream-ordered pool, as `cudaMallocAsync` serves from.
+    StreamOrdered {
+        /// Bytes that stay in the pool at a synchronisation; none: all.
+        release_threshold: Option<u64>,
+    },
+    /// A model of a pool of pages of one size.
+    Paged {
+        /// Bytes of a page.
+        page: u64,
+    },
 }
+
+/// Bytes of a page where nothing else is said: the unit in which drivers map memory.
+pub const PAGE: u64 = 2 << 20;
 
 /// A row of the register.
 #[derive(Clone, Copy, Debug)]
@@ -56,5 +69,24 @@ pub struct PolicyInfo {
 }
 
 /// All of them.
-pub const POLICIES: [PolicyInfo; 1] =
-    [PolicyInfo { kind: PolicyKind::Caching, name: "caching", about: "PyTorch's caching allocator, reproduced call by call" }];
+pub const POLICIES: [PolicyInfo; 4] = [
+    PolicyInfo { kind: PolicyKind::Caching, name: "caching", about: "PyTorch's caching allocator, reproduced call by call" },
+    PolicyInfo {
+        kind: PolicyKind::StreamOrdered { release_threshold: Some(0) },
+        name: "stream_ordered",
+        about: "a model, no reproduction, of a stream-ordered pool (cudaMallocAsync) that gives what is free back when it is waited for",
+    },
+    PolicyInfo {
+        kind: PolicyKind::StreamOrdered { release_threshold: None },
+        name: "stream_ordered_keeping",
+        about: "a model, no reproduction, of a stream-ordered pool (cudaMallocAsync) that keeps what is free",
+    },
+    PolicyInfo {
+        kind: PolicyKind::Paged { page: PAGE },
+        name: "paged",
+        about: "a model, no reproduction, of a pool of pages of 2 MiB, any of which serves any request",
+    },
+];
+
+#[cfg(test)]
+mod tests;

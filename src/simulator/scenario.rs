@@ -9,8 +9,14 @@ use crate::model::{AllocationId, AllocatorSettings, EventIdx, Origin};
 use crate::simulator::caching::Caching;
 use crate::simulator::device::{Placement, Vram};
 use crate::simulator::journal::Journal;
+use crate::simulator::paged::Paged;
 use crate::simulator::policy::{Policy, PolicyKind};
+<<<<<<< HEAD
 use crate::simulator::request::{Request, RequestStream, Wanted};
+=======
+use crate::simulator::request::{Request, RequestStream};
+use crate::simulator::stream_ordered::StreamOrdered;
+>>>>>>> wi-policy
 use std::sync::Arc;
 
 /// Which of several free blocks of one size is taken.
@@ -97,6 +103,13 @@ pub struct Counters {
     pub device_allocs: u64,
     /// Calls that gave memory back to it.
     pub device_frees: u64,
+}
+
+impl Counters {
+    /// Bytes of active blocks that nobody asked for: lost to rounding, to unsplit ends, to last pages.
+    pub fn unasked(&self) -> u64 {
+        self.active.now.saturating_sub(self.requested.now)
+    }
 }
 
 /// Which calls of `torch.cuda.empty_cache()` are made.
@@ -242,6 +255,10 @@ pub(crate) fn simulate_telling(
             let mut memory = Caching::telling(journal, scenario.settings.clone(), scenario.rules, limit, driver, lives);
             serve(asked, scenario, recorded, &mut memory, progress)
         }
+        PolicyKind::StreamOrdered { release_threshold } => {
+            serve(asked, scenario, recorded, &mut StreamOrdered::new(journal, release_threshold, driver), progress)
+        }
+        PolicyKind::Paged { page } => serve(asked, scenario, recorded, &mut Paged::new(journal, page, driver), progress),
     }
 }
 

@@ -23,8 +23,9 @@ const STAIRCASE: &[(&str, &[&str])] = &[
     ("chart", &["replay", "analysis", "raster"]),
     ("paint", &["chart", "raster"]),
     ("report", &["replay", "simulator", "analysis", "raster", "chart", "paint"]),
-    ("session", &["replay", "format", "capture", "analysis", "raster", "chart", "paint", "report"]),
-    ("ui", &["replay", "capture", "analysis", "raster", "chart", "paint", "report", "session"]),
+    ("session", &["replay", "format", "capture", "simulator", "analysis", "raster", "chart", "paint", "report"]),
+    // Of the simulator the window knows the registers and the types; who runs it is the session.
+    ("ui", &["replay", "capture", "simulator", "analysis", "raster", "chart", "paint", "report", "session"]),
     ("cli", &["replay", "format", "capture", "simulator", "analysis", "raster", "chart", "paint", "report", "session", "ui"]),
 ];
 
@@ -74,6 +75,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "report/whatif_json.rs",
             "report/why_json.rs",
             "session/persist.rs",
+            "session/what_if.rs",
             "ui/tiles.rs",
         ],
     ),
@@ -81,6 +83,7 @@ const HOMES: &[(&str, &[&str])] = &[
         "serde_json",
         &[
             "format/",
+            "report/diff_model.rs",
             "report/json.rs",
             "report/overview.rs",
             "report/page_json.rs",
