@@ -17,11 +17,8 @@ pub mod fidelity;
 pub mod journal;
 mod layers;
 pub mod layout;
-<<<<<<< HEAD
 pub mod over_time;
-=======
 pub mod paged;
->>>>>>> wi-policy
 pub mod placements;
 pub mod policy;
 pub mod record;

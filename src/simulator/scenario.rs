@@ -11,12 +11,8 @@ use crate::simulator::device::{Placement, Vram};
 use crate::simulator::journal::Journal;
 use crate::simulator::paged::Paged;
 use crate::simulator::policy::{Policy, PolicyKind};
-<<<<<<< HEAD
 use crate::simulator::request::{Request, RequestStream, Wanted};
-=======
-use crate::simulator::request::{Request, RequestStream};
 use crate::simulator::stream_ordered::StreamOrdered;
->>>>>>> wi-policy
 use std::sync::Arc;
 
 /// Which of several free blocks of one size is taken.
