@@ -64,10 +64,8 @@ impl<'a> Material<'a> {
         let wants = |section| options.sections.has(section);
         let curves = UsageTimeline::of(memory, progress)?;
         let asked = Asked { subject: Subject { snapshot, replays }, baseline: None, device };
-        let known = match wants(Section::Findings) {
-            true => what_if::with_tried(&asked, &options.known, progress)?,
-            false => options.known.clone(),
-        };
+        // Also where no section shows findings: the JSON holds them all.
+        let known = what_if::with_tried(&asked, &options.known, progress)?;
         let diagnosis = Diagnosis::of(&asked, &curves, &known, progress)?;
         let accounting = match diagnosis.cases.iter().find(|case| case.at == position) {
             Some(case) => case.accounting,

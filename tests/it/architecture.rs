@@ -227,6 +227,7 @@ fn every_law_can_be_broken() {
         ("chart/x.rs", "//! x\nmod inner { use super::super::Drawing; }", None),
         ("chart/x.rs", "//! x\n// use crate::ui::x;\nconst S: &str = \"crate::ui::x\";", None),
         ("chart/x.rs", "//! x\n#[cfg(test)]\nmod tests { use crate::ui::X; fn f() { a().unwrap(); } }", None),
+        ("chart/x/tests.rs", "//! x\nuse crate::ui::X;\nfn f() { a().unwrap(); }", None),
         ("base/x.rs", "//! x\ncrate::define_id! { A }", None),
         ("raster/x.rs", "//! x\nuse egui::Color32;", Some("`egui` lives in")),
         ("session/x.rs", "//! x\nfn f(a: egui::Pos2) {}", Some("`egui` lives in")),
@@ -295,6 +296,10 @@ fn breaches(place: &str, text: &str) -> Vec<Breach> {
     flatten(stream, &mut tokens);
     // A bare allow is one in tests too.
     check_sequences(place, &tokens, true, &mut found);
+    // A file of tests stands under `#[cfg(test)]` in the file above it, which `folder_breaches` sees to.
+    if place.ends_with("/tests.rs") {
+        return found;
+    }
     let tokens = without_tests(tokens);
     check_sequences(place, &tokens, false, &mut found);
     check_imports(place, &tokens, &mut found);
@@ -452,6 +457,13 @@ fn folder_breaches(files: &BTreeMap<String, String>) -> Vec<String> {
             let tokens = tokens_of(text);
             tokens.windows(2).any(|pair| pair[0].text == "mod" && pair[1].text == name)
         });
+        let unguarded = declarers.iter().filter_map(|path| files.get(path)).any(|text| {
+            let tokens = without_tests(tokens_of(text));
+            tokens.windows(2).any(|pair| pair[0].text == "mod" && pair[1].text == name)
+        });
+        if name == "tests" && unguarded {
+            found.push(format!("src/{place}: `mod tests` stands without `#[cfg(test)]`"));
+        }
         if !declared {
             found.push(format!("src/{place}: no `mod {name}` names it in {}", declarers.join(" or ")));
         }

@@ -14,6 +14,7 @@ use fragscope::model::{
 };
 use fragscope::replay::{BlockRecord, Replay, SegmentRecord, SnapshotBuilder};
 use fragscope::report::overview::{OverviewRow, overview_of};
+use fragscope::report::what_if::with_tried;
 use fragscope::report::why_json::write_why;
 use fragscope::report::{
     Pages, Printed, REPORTS, ReportError, ReportOptions, ReportSubject, Section, Sections, report_of_extension,
@@ -197,8 +198,8 @@ fn every_kind_says_the_same_of_every_sample() {
 
                 let asked = Asked { subject: Subject { snapshot: &snapshot, replays: &replays }, baseline: None, device };
                 let timeline = UsageTimeline::of(memory, &Progress::new()).expect("nobody cancels");
-                let why =
-                    Diagnosis::of(&asked, &timeline, &DiagnosisParams::default(), &Progress::new()).expect("nobody cancels");
+                let known = with_tried(&asked, &DiagnosisParams::default(), &Progress::new()).expect("nobody cancels");
+                let why = Diagnosis::of(&asked, &timeline, &known, &Progress::new()).expect("nobody cancels");
                 let cases: Vec<_> = why.cases.iter().map(|case| (memory.ordinal, case)).collect();
                 let mut alone = Vec::new();
                 write_why(&snapshot, &cases, &mut alone).expect("memory takes it");
