@@ -58,7 +58,7 @@ impl Cut {
 fn times_of(memory: &DeviceMemory, from: Position, to: Position) -> Option<(i64, i64)> {
     let mut times = (from.0..to.0).filter_map(|event| memory.trace.time_us(EventIdx(event)));
     match times.next() {
-        Some(first) => Some((first, times.last().unwrap_or(first))),
+        Some(first) => Some((first, times.next_back().unwrap_or(first))),
         // Nothing happens in it: everything later than this stays out of other devices too.
         None => from.event().and_then(|event| memory.trace.time_us(event)).map(|time| (time.saturating_add(1), time)),
     }

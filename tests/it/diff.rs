@@ -70,7 +70,9 @@ fn differences_add_up_and_are_those_of_the_states() {
             let name = format!("{} {} {} {}", a.snapshot.origin.name, at_a.0, b.snapshot.origin.name, at_b.0);
             assert_eq!((diff.total_delta(), sum(&diff.by_size)), (total, total), "{name}");
             // Every row is what both states hold, and what is in no row holds the same.
-            let mut left: BTreeMap<&Vec<String>, ((u64, u64), (u64, u64))> = BTreeMap::new();
+            // Bytes and count of each side.
+            type Sides = ((u64, u64), (u64, u64));
+            let mut left: BTreeMap<&Vec<String>, Sides> = BTreeMap::new();
             for frames in live_a.keys().chain(live_b.keys()) {
                 let of = |live: &BTreeMap<Vec<String>, (u64, u64)>| live.get(frames).copied().unwrap_or_default();
                 left.insert(frames, (of(&live_a), of(&live_b)));

@@ -94,9 +94,9 @@ fn look(facts: &Facts<'_>, _verdict: Verdict, progress: &Progress) -> Result<Vec
                 Bytes(*capacity),
             );
             let set = if best.conf.is_empty() {
-                "leave PYTORCH_CUDA_ALLOC_CONF unset".to_owned()
+                "Leave PYTORCH_CUDA_ALLOC_CONF unset".to_owned()
             } else {
-                format!("set PYTORCH_CUDA_ALLOC_CONF={}", best.conf)
+                format!("Set PYTORCH_CUDA_ALLOC_CONF={}", best.conf)
             };
             Finding::new(Severity::Warning, sentence, best.reserved).advise(format!("{set}. {sweep} shows all."))
         }

@@ -78,8 +78,11 @@ struct Compare {
     pages: Pages,
 }
 
+/// Which curve of a timeline.
+type Pick = fn(&UsageTimeline) -> &Curve;
+
 /// The counters of the curves.
-const COUNTERS: [(&str, fn(&UsageTimeline) -> &Curve); 4] = [
+const COUNTERS: [(&str, Pick); 4] = [
     ("allocated", |of| &of.allocated),
     ("reserved", |of| &of.reserved),
     ("active", |of| &of.active),
