@@ -68,7 +68,7 @@ pub use pins::{Pin, Pins, SegmentPins};
 pub use pressure::{Pressure, PressureRelease, Regained, ReleaseCause};
 pub use query::{Asked, Query, Subject};
 pub use rates::{RateParams, Rates};
-pub use releases::{Release, ReleaseReason, Releases};
+pub use releases::{Release, ReleaseReason, Releases, most_ever_reserved};
 pub use segment_cost::SegmentCost;
 pub use spans::{Span, SpanFigures, SpanGroup, SpanKind, SpanSums, Spans, Spread};
 pub use state::StateAt;

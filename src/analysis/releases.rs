@@ -140,7 +140,7 @@ fn stacks_tell(trace: &Trace, settings: &AllocatorSettings, stacks: &StackTable)
 }
 
 /// The most that was ever reserved, bytes.
-fn most_ever_reserved(memory: &DeviceMemory) -> u64 {
+pub fn most_ever_reserved(memory: &DeviceMemory) -> u64 {
     let mut changes: Vec<(Position, bool, u64)> = Vec::new();
     for segment in memory.segments.as_slice().iter().filter(|segment| !segment.inferred && segment.born < segment.died) {
         changes.push((segment.born, true, segment.size));

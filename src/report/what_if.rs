@@ -7,7 +7,7 @@ use crate::analysis::diagnosis::{DiagnosisParams, Tried, TriedBest, TriedResult}
 use crate::analysis::{Asked, Query, Releases};
 use crate::base::{Cancelled, Progress};
 use crate::model::{Action, AllocatorSettings, EventIdx};
-use crate::simulator::{Fidelity, Recorded, RequestStream, Scenario, SweepRow, capacity_told, sweep};
+use crate::simulator::{CapacityTold, Fidelity, Recorded, RequestStream, Scenario, SweepRow, sweep};
 use std::sync::Arc;
 
 /// Cards come in whole units of this.
@@ -50,11 +50,13 @@ pub struct WhatIf {
     pub fidelity: Fidelity,
     /// What others hold of the card, bytes.
     pub outside: u64,
+    /// What the recording tells of the card, where nobody else told its size.
+    pub told: Option<CapacityTold>,
 }
 
 impl WhatIf {
-    /// Makes a device ready. Where the card is not known, it is taken to be of whole GiB, at least what a failure tells;
-    /// what others hold of it, where nobody says, is what lies between the two.
+    /// Makes a device ready. Where the card is not known, it is taken to be of whole GiB, at least what failures and retries
+    /// tell; what others hold of it, where nobody says, is what lies between the two.
     pub fn prepare(
         asked: &Asked<'_>,
         recorded: Recorded,
@@ -68,16 +70,18 @@ impl WhatIf {
         if !memory.has_history() {
             return Err(WhatIfError::NoHistory);
         }
-        let told = capacity_told(memory, replay);
-        let total = recorded.total.or(told.and_then(|told| told.checked_next_multiple_of(CARD_UNIT)));
-        let recorded = Recorded { total, ..recorded };
         let releases = Releases::answer(asked, &(), progress)?;
+        let told = CapacityTold::of(memory, replay, &releases, &recorded.settings);
+        let is_told = recorded.total.is_none();
+        let total = recorded.total.or(told.and_then(|told| told.bytes.checked_next_multiple_of(CARD_UNIT)));
+        let recorded = Recorded { total, ..recorded };
         let caches: Vec<_> = releases.empty_caches().map(|run| run.events.clone()).collect();
         let mut requests = RequestStream::of(snapshot, asked.device, &caches);
         let fidelity = Fidelity::of(snapshot, asked.device, replay, &mut requests, &recorded, progress)?;
         let fidelity = fidelity.ok_or(WhatIfError::NoRelease)?;
-        let between = || total.zip(told).map_or(0, |(total, told)| total.saturating_sub(told));
-        Ok(WhatIf { asked: requests, recorded, fidelity, outside: outside.unwrap_or_else(between) })
+        let between = || total.zip(told).map_or(0, |(total, told)| total.saturating_sub(told.bytes));
+        let told = told.filter(|_| is_told);
+        Ok(WhatIf { asked: requests, recorded, fidelity, outside: outside.unwrap_or_else(between), told })
     }
     /// Settings on a card of `total` bytes, or on the recorded one; all else as recorded.
     pub fn scenario(&self, settings: AllocatorSettings, total: Option<u64>) -> Scenario {

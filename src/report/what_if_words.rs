@@ -5,7 +5,7 @@
 use crate::base::{Bytes, grouped};
 use crate::report::what_if::WhatIf;
 use crate::report::whatif_json::{ChangeNote, ScenarioRow};
-use crate::simulator::{AtFailure, EmptyCaches, FigureRange, Outcome, POLICIES, PolicyKind, Start, TieBreak};
+use crate::simulator::{AtFailure, CapacityTold, EmptyCaches, FigureRange, Outcome, POLICIES, PolicyKind, Start, TieBreak};
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
@@ -75,6 +75,9 @@ pub fn rests_on<'a>(rows: impl IntoIterator<Item = &'a ScenarioRow>, what_if: &W
         );
     }
     let Some(scenario) = rows.first().map(|row| &row.scenario) else { return text };
+    if let Some(told) = what_if.told.filter(|_| scenario.total == what_if.recorded.total) {
+        let _ = writeln!(text, "The card's size is not in the file: {}.", told_words(&told));
+    }
     if what_if.asked.start.is_some() {
         text.push_str(match scenario.start {
             Start::Recorded => {
@@ -125,6 +128,21 @@ pub fn rests_on<'a>(rows: impl IntoIterator<Item = &'a ScenarioRow>, what_if: &W
          memory is free would go another way.\n",
     );
     text
+}
+
+fn told_words(told: &CapacityTold) -> String {
+    let retries = match told.retries {
+        1 => "a retry tells".to_owned(),
+        several => format!("{} retries tell", grouped(u64::from(several))),
+    };
+    match told.below {
+        Some(below) => format!(
+            "{retries} that PyTorch could have at least {} and less than {}; the least is taken",
+            Bytes(told.bytes),
+            Bytes(below)
+        ),
+        None => format!("the last failure tells that PyTorch could have {}", Bytes(told.bytes)),
+    }
 }
 
 #[cfg(test)]

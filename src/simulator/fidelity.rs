@@ -26,13 +26,6 @@ pub struct Recorded {
     pub total: Option<u64>,
 }
 
-/// The most the allocator could hold, bytes, as the last failure tells: what was free then and what it had.
-pub fn capacity_told(memory: &DeviceMemory, replay: &Replay) -> Option<u64> {
-    let last = *memory.trace.ooms().last()?;
-    let reserved = replay.state_at(memory, Position::after(last)).totals.reserved;
-    reserved.checked_add(memory.trace.entry(last).address)
-}
-
 /// How well the allocator reproduces a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fidelity {

@@ -4,9 +4,10 @@
 use crate::samples;
 use fragscope::analysis::Releases;
 use fragscope::base::Progress;
-use fragscope::model::{DeviceId, Missing, Snapshot};
+use fragscope::model::{DeviceId, Missing, Position, Snapshot};
 use fragscope::replay::Replay;
-use fragscope::simulator::{Fidelity, Recorded, RequestStream};
+use fragscope::replay::recorded::{self, Cut};
+use fragscope::simulator::{CapacityTold, Fidelity, Recorded, RequestStream};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -148,4 +149,41 @@ fn the_command_line_says_what_would_be() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(sentence) && output.stdout.is_empty(), "{arguments:?}: {said}");
     }
+}
+
+/// What was refused tells the card: between what retries show lies what a failure shows exactly; without either, nothing.
+#[test]
+fn retries_tell_what_the_card_held() {
+    let told = |snapshot: &Snapshot, device: DeviceId| {
+        let memory = &snapshot.devices[device];
+        let replay = Replay::new(memory);
+        let releases =
+            Releases::of(memory, &replay, &snapshot.settings, &snapshot.stacks, &Progress::new()).expect("nobody cancels");
+        CapacityTold::of(memory, &replay, &releases, &snapshot.settings)
+    };
+    let whole = samples::open(&samples::sample("fragmentation_oom"));
+    let device = whole.busiest_device().expect("a device");
+    let exact = told(&whole, device).expect("it failed");
+    assert_eq!((exact.bytes, exact.below, exact.retries), (8_053_063_680, None, 0));
+
+    // The same without its failure.
+    let failed = *whole.devices[device].trace.ooms().last().expect("it failed");
+    let cuts = [Cut { device, from: Position::START, to: Position(failed.0) }];
+    let mut settings = whole.settings.clone();
+    let until = recorded::window(&whole, &cuts, &Progress::new()).expect("nobody cancels");
+    let until = until.finish(whole.origin.clone(), &Progress::new()).expect("nobody cancels");
+    let device = until.busiest_device().expect("a device");
+    let between = told(&until, device).expect("it retried");
+    assert_eq!(between.retries, 5);
+    assert!(between.bytes <= exact.bytes && exact.bytes < between.below.expect("a bound"), "{between:?}, exactly {exact:?}");
+
+    // Where garbage is collected, a release in front of an allocation is no refusal.
+    settings.garbage_collection_threshold = 0.8;
+    let memory = &until.devices[device];
+    let replay = Replay::new(memory);
+    let releases = Releases::of(memory, &replay, &settings, &until.stacks, &Progress::new()).expect("nobody cancels");
+    assert_eq!(CapacityTold::of(memory, &replay, &releases, &settings), None);
+
+    let calm = samples::open(&samples::sample("training"));
+    assert_eq!(told(&calm, calm.busiest_device().expect("a device")), None, "nothing was refused");
 }
