@@ -174,7 +174,8 @@ fn retries_tell_what_the_card_held() {
     let until = until.finish(whole.origin.clone(), &Progress::new()).expect("nobody cancels");
     let device = until.busiest_device().expect("a device");
     let between = told(&until, device).expect("it retried");
-    assert_eq!(between.retries, 5);
+    // The fifth was in front of the failure, and nothing came of it.
+    assert_eq!(between.retries, 4);
     assert!(between.bytes <= exact.bytes && exact.bytes < between.below.expect("a bound"), "{between:?}, exactly {exact:?}");
 
     // Where garbage is collected, a release in front of an allocation is no refusal.
