@@ -86,6 +86,8 @@ pub struct Workload {
     pub growth: Vec<Growth>,
     /// How the growth is known.
     pub told: Told,
+    /// By step: the samples of its batch, where the recording tells them; if not samples, then something finer.
+    pub samples: Vec<Option<u64>>,
 }
 
 impl Workload {
@@ -108,14 +110,14 @@ impl Workload {
         tell_casts(lives, &steps, &mut roles);
         tell_cut_off(lives, &steps, &mut roles);
         progress.check()?;
-        let (growth, told) = growths(lives, &steps, &roles);
+        let (growth, told, samples) = growths(lives, &steps, &roles);
         // A cast is as large as its parameter tells: what grows is none.
         for (role, growth) in roles.iter_mut().zip(&growth) {
             if *role == Role::WeightCasts && growth.told && (0 < growth.batch || 0 < growth.length) {
                 *role = Role::Activations;
             }
         }
-        Ok(Workload { steps, roles, growth, told })
+        Ok(Workload { steps, roles, growth, told, samples })
     }
     /// The role of a life.
     pub fn role(&self, id: AllocationId) -> Role {
@@ -315,6 +317,9 @@ impl Query for Workload {
 
 impl HeapSize for Workload {
     fn heap_size(&self) -> usize {
-        self.steps.heap_size() + self.roles.capacity() * size_of::<Role>() + self.growth.capacity() * size_of::<Growth>()
+        self.steps.heap_size()
+            + self.roles.capacity() * size_of::<Role>()
+            + self.growth.capacity() * size_of::<Growth>()
+            + self.samples.capacity() * size_of::<Option<u64>>()
     }
 }
