@@ -21,6 +21,8 @@ mod hostile;
 mod memory_summary;
 mod moments;
 mod naive;
+mod naive_allocator;
+mod naive_models;
 mod pairs;
 mod picture;
 mod picture_views;
