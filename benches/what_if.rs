@@ -166,13 +166,13 @@ struct Job {
 }
 
 impl Job {
-    fn stack(&mut self, frames: &[(&str, &str, u32)]) -> StackId {
+    fn stack(&mut self, frames: &[(&str, &str, i64)]) -> StackId {
         let frames: Vec<_> = frames
             .iter()
             .map(|(function, file, line)| {
                 let stacks = &mut self.builder.stacks;
-                let frame = Frame { function: stacks.text(function), file: stacks.text(file), line: *line };
-                stacks.frame(frame)
+                let (name, filename) = (stacks.strings.intern(function), stacks.strings.intern(file));
+                stacks.intern_frame(Frame { name, filename, line: *line })
             })
             .collect();
         self.builder.stacks.intern(&frames)
@@ -204,9 +204,8 @@ fn made() -> Option<Snapshot> {
     let setup = job.stack(&[("__init__", "/job/model.py", 10)]);
     let optimizer = job.stack(&[("step", "/lib/torch/optim/adam.py", 200), ("train", "/job/train.py", 5)]);
     let backward = job.stack(&[("backward", "/lib/torch/_tensor.py", 500), ("train", "/job/train.py", 4)]);
-    let forward: Vec<StackId> = (0..300)
-        .map(|line| job.stack(&[("forward", "/job/model.py", 100 + line), ("train", "/job/train.py", 3)]))
-        .collect();
+    let forward: Vec<StackId> =
+        (0..300).map(|line| job.stack(&[("forward", "/job/model.py", 100 + line), ("train", "/job/train.py", 3)])).collect();
     let sizes = |place: usize| 512 * (1 + (place as u64 * 7919) % 977);
     // What lasts is known to the file's end.
     job.event(Action::SegmentMap, BASE, 64 << 30, setup);

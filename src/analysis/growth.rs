@@ -88,7 +88,11 @@ pub(super) fn growths(lives: &Allocations, steps: &Steps, roles: &[Role]) -> (Ve
         told.shapes = told.shapes.max(now.shapes);
         told.length |= now.length;
         told.one_measure |= now.one_measure;
-        batches = batches.or(found);
+        // The pass that tells the samples of most steps.
+        let known = |batches: &Option<Vec<Option<u64>>>| batches.as_ref().map_or(0, |all| all.iter().flatten().count());
+        if known(&batches) < known(&found) {
+            batches = found;
+        }
     }
     told.one_measure &= !told.length;
     if !told.length {

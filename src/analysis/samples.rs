@@ -99,27 +99,33 @@ pub(super) fn of_steps(
     let older = |id: &AllocationId| lives.born()[id.row()] == Position::START || roles[id.row()] == Role::Parameters;
     let parameters: FxHashSet<u64> = lives.ids().filter(older).map(|id| lives.requested()[id.row()]).chain([0]).collect();
     let any_told = growth.iter().any(|growth| growth.told && growth.batch != 0);
-    steps
-        .rows
-        .iter()
-        .map(|step| {
-            let ids = (lives.born_by(step.from)..lives.born_by(step.to)).map(AllocationId::of_row);
-            let sizes: Vec<u64> = ids
-                .filter(|id| matches!(roles[id.row()], Role::Activations | Role::Inputs))
-                .filter(|id| growth[id.row()].batch != 0 && (growth[id.row()].told || !any_told))
-                .map(|id| lives.requested()[id.row()])
-                // What is as large as a parameter is a number for each channel.
-                .filter(|size| SCALAR < *size && (any_told || !parameters.contains(size)))
-                .collect();
-            let smallest = sizes.iter().copied().min()?;
-            let divides_all = sizes.iter().all(|size| size.is_multiple_of(smallest));
-            let times = sizes.iter().filter(|size| **size == smallest).count();
-            match () {
-                () if !divides_all => None,
-                () if times == 1 && smallest.is_multiple_of(CLASS) => Some(smallest / CLASS),
-                () if smallest.is_multiple_of(NUMBER) => Some(smallest / NUMBER),
-                () => None,
-            }
-        })
-        .collect()
+    let mut sizes: Vec<Vec<u64>> = vec![Vec::new(); steps.rows.len()];
+    for id in lives.ids() {
+        let (row, role, size) = (id.row(), roles[id.row()], lives.requested()[id.row()]);
+        let grows = match role {
+            Role::Activations => growth[row].batch != 0 && (growth[row].told || !any_told),
+            Role::Inputs => true,
+            _ => false,
+        };
+        // What is as large as a parameter is a number for each channel.
+        let is_of_samples = SCALAR < size && (any_told || !parameters.contains(&size));
+        if let Some(step) = batch_of(lives, steps, role, id).filter(|_| grows && is_of_samples) {
+            sizes[step].push(size);
+        }
+    }
+    let count = |sizes: Vec<u64>| {
+        let smallest = sizes.iter().copied().min()?;
+        let times = sizes.iter().filter(|size| **size == smallest).count();
+        let unit = if times == 1 && smallest.is_multiple_of(CLASS) { CLASS } else { NUMBER };
+        let divides_all = smallest.is_multiple_of(unit) && sizes.iter().all(|size| size.is_multiple_of(smallest));
+        divides_all.then_some(smallest / unit)
+    };
+    sizes.into_iter().map(count).collect()
+}
+
+/// The step whose batch a life is of: that of its birth, or the next one's for an input that was made ahead.
+pub(super) fn batch_of(lives: &Allocations, steps: &Steps, role: Role, id: AllocationId) -> Option<usize> {
+    let row = steps.at(lives.born()[id.row()])?;
+    let ahead = role == Role::Inputs && steps.rows[row].to < lives.freed()[id.row()];
+    Some(if ahead && row + 1 < steps.rows.len() { row + 1 } else { row })
 }

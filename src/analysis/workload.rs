@@ -7,6 +7,7 @@
 use crate::analysis::growth::{Growth, Told, growths};
 use crate::analysis::parts::{Part, Parts};
 use crate::analysis::query::{Asked, Query};
+use crate::analysis::samples::batch_of;
 use crate::analysis::steps::{Step, Steps};
 use crate::analysis::which::BlockSum;
 use crate::base::id::Id as _;
@@ -122,6 +123,10 @@ impl Workload {
     /// The role of a life.
     pub fn role(&self, id: AllocationId) -> Role {
         self.roles.get(id.row()).copied().unwrap_or(Role::Unknown)
+    }
+    /// The step whose batch a life is of: that of its birth, or the next one's for an input that was made ahead.
+    pub fn batch_of(&self, lives: &Allocations, id: AllocationId) -> Option<usize> {
+        batch_of(lives, &self.steps, self.role(id), id)
     }
     /// The sums of each role over the lives allocated at a moment, in the order of [`Role::ALL`].
     pub fn at(&self, lives: &Allocations, at: Position) -> [BlockSum; Role::ALL.len()] {

@@ -2,10 +2,8 @@
 //!
 //! Always: a step keeps at least one sample; a step whose samples are not told is changed by the factor as it is.
 
-use crate::analysis::{Role, Workload};
+use crate::analysis::Workload;
 use crate::base::grouped;
-use crate::base::id::Id as _;
-use crate::model::{AllocationId, Allocations};
 
 /// Steps named in a sentence.
 const NAMED: usize = 6;
@@ -62,11 +60,4 @@ impl Samples {
         let untold = if before.iter().any(Option::is_none) { "; other steps are not rounded" } else { "" };
         format!("{how}; rounded down to whole ones they are {}{untold}.", list(&now.0))
     }
-}
-
-/// The step whose batch a life is of: that of its birth, or the next one's for an input that was made ahead.
-pub(super) fn step_of(workload: &Workload, lives: &Allocations, id: AllocationId) -> Option<usize> {
-    let row = workload.steps.at(lives.born()[id.row()])?;
-    let ahead = workload.role(id) == Role::Inputs && workload.steps.rows[row].to < lives.freed()[id.row()];
-    Some(if ahead && row + 1 < workload.steps.rows.len() { row + 1 } else { row })
 }

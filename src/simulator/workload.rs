@@ -10,7 +10,7 @@ use crate::model::{AllocationId, Allocations};
 use crate::simulator::edit::Edit;
 use crate::simulator::layers;
 use crate::simulator::request::RequestStream;
-use crate::simulator::whole_samples::{Samples, step_of};
+use crate::simulator::whole_samples::Samples;
 
 /// A change of the job.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,7 +143,7 @@ fn apply(edit: &mut Edit<'_>, workload: &Workload, samples: &mut Samples, change
             let (lives, of_step) = (edit.lives, samples.scale(factor));
             edit.scale(|id| match workload.growth[id.row()].batch {
                 0 => 1.0,
-                _ => step_of(workload, lives, id).map_or(factor, |row| of_step[row]),
+                _ => workload.batch_of(lives, id).map_or(factor, |row| of_step[row]),
             });
             edit.scale_failures(factor);
             let assumption = format!("{} {}", batch_words(workload), Samples::words(workload, samples));
@@ -237,7 +237,7 @@ fn apply(edit: &mut Edit<'_>, workload: &Workload, samples: &mut Samples, change
             edit.scale(|id| match workload.role(id) {
                 Role::Inputs => 1.0,
                 _ if workload.growth[id.row()].batch == 0 => 1.0,
-                _ => share_of(step_of(workload, lives, id))[0],
+                _ => share_of(workload.batch_of(lives, id))[0],
             });
             layers::accumulate(edit, workload, |row| share_of(Some(row)));
             let assumption = format!(
@@ -262,8 +262,8 @@ fn batch_words(workload: &Workload) -> String {
     if 1 < workload.told.shapes {
         format!("What grows with the batch is told by {} steps of different shapes.", workload.told.shapes)
     } else {
-        "All steps have one shape: activations, inputs and temporaries of the passes are taken to grow with the batch, all else \
-         to stay."
+        "No steps of different shapes could be compared: activations, inputs and temporaries of the passes are taken to grow with \
+         the batch, all else to stay."
             .to_owned()
     }
 }
@@ -280,16 +280,15 @@ fn length_words(workload: &Workload) -> String {
             told.shapes
         )
     } else {
-        "All steps have one shape, so nothing tells what grows with the length: activations, inputs and temporaries of the passes \
-         are taken to grow with it"
+        "No steps of different shapes could be compared, so nothing tells what grows with the length: activations, inputs and \
+         temporaries of the passes are taken to grow with it"
             .to_owned()
     };
     let square = if 0 < told.guessed_square {
         "; of these, what is no whole multiple of a width of the model for each token, and is no smaller than the usual ones, with its \
-         square."
+         square"
     } else {
-        ", and nothing looks as if it grew with its square. A job without sequences has no length: the figures are then those of another \
-         batch."
+        ", and nothing looks as if it grew with its square"
     };
-    format!("{shown}{square}")
+    format!("{shown}{square}. A job without sequences has no length: the figures are then those of another batch.")
 }

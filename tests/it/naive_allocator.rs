@@ -535,9 +535,11 @@ fn compare(settings: &AllocatorSettings, rules: Rules, limit: Option<u64>, seed:
             5 => 600 * (1 + dice.below(3)),
             _ => 1 + dice.below(5000),
         };
-        let wanted = Wanted { size, stream: dice.below(2), pool: PoolId((dice.below(8) == 0) as u32 * (1 + dice.below(2) as u32)) };
+        let wanted =
+            Wanted { size, stream: dice.below(2), pool: PoolId((dice.below(8) == 0) as u32 * (1 + dice.below(2) as u32)) };
         let life = AllocationId(step);
-        let waiting: Vec<AllocationId> = if dice.below(5) == 0 { pending.drain(..pending.len() / 2).collect() } else { Vec::new() };
+        let waiting: Vec<AllocationId> =
+            if dice.below(5) == 0 { pending.drain(..pending.len() / 2).collect() } else { Vec::new() };
         let at = ours.allocate(Some(life), &wanted, &waiting);
         assert_eq!(at, naive.malloc(life, &wanted, &waiting), "{said}: where a block of {size} bytes lies");
         live.extend(at.map(|_| life));
@@ -574,7 +576,8 @@ fn compare(settings: &AllocatorSettings, rules: Rules, limit: Option<u64>, seed:
         seen = naive.segments.len();
         naive.check(&said);
         let blocks: Vec<(u64, u64, u64)> = {
-            let mut blocks: Vec<_> = ours.journal().blocks.values().map(|given| (given.address, given.size, given.requested)).collect();
+            let mut blocks: Vec<_> =
+                ours.journal().blocks.values().map(|given| (given.address, given.size, given.requested)).collect();
             blocks.sort_unstable();
             blocks
         };

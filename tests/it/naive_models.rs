@@ -82,7 +82,8 @@ impl Pool {
         }
     }
     fn synchronise(&mut self, keep: Option<u64>) {
-        let pending: Vec<AllocationId> = self.parts.iter().filter_map(|part| part.used).filter(|held| held.pending).map(|held| held.life).collect();
+        let pending: Vec<AllocationId> =
+            self.parts.iter().filter_map(|part| part.used).filter(|held| held.pending).map(|held| held.life).collect();
         pending.into_iter().for_each(|life| self.free_completed(life));
         self.parts.iter_mut().filter(|part| part.used.is_none()).for_each(|part| part.stream = None);
         self.merge();
@@ -290,7 +291,8 @@ fn compare(mut ours: impl Policy<Journal = Told>, mut plain: impl Plain, seed: u
         };
         let wanted = Wanted { size, stream: dice.below(3), pool: PoolId(u32::from(dice.below(8) == 0)) };
         let life = AllocationId(step);
-        let waiting: Vec<AllocationId> = if dice.below(6) == 0 { pending.drain(..pending.len() / 2).collect() } else { Vec::new() };
+        let waiting: Vec<AllocationId> =
+            if dice.below(6) == 0 { pending.drain(..pending.len() / 2).collect() } else { Vec::new() };
         let at = ours.allocate(Some(life), &wanted, &waiting);
         assert_eq!(at, plain.allocate(life, &wanted, &waiting), "{said}: where {size} bytes lie");
         live.extend(at.map(|_| life));
@@ -331,7 +333,9 @@ fn compare(mut ours: impl Policy<Journal = Told>, mut plain: impl Plain, seed: u
 fn the_models_keep_to_their_rules() {
     for seed in 1..5 {
         let driver = || Vram::new(Some(200 * MIB), None, Placement::Lowest);
-        for (threshold, name) in [(Some(0), "stream-ordered"), (None, "stream-ordered, keeping"), (Some(80 * MIB), "stream-ordered, 80 MiB")] {
+        for (threshold, name) in
+            [(Some(0), "stream-ordered"), (None, "stream-ordered, keeping"), (Some(80 * MIB), "stream-ordered, 80 MiB")]
+        {
             let plain = Pool { threshold, driver: driver(), parts: Vec::new(), counted: Counters::default() };
             compare(StreamOrdered::new(Told::default(), threshold, driver()), plain, seed, name);
         }
