@@ -107,6 +107,7 @@ impl Workload {
             }
             roles.push(teller.role(id));
         }
+        tell_until_zeroed(lives, &parts, &steps, &mut roles);
         tell_lasting(lives, &steps, &mut roles);
         tell_casts(lives, &steps, &mut roles);
         tell_cut_off(lives, &steps, &mut roles);
@@ -217,6 +218,33 @@ fn take(counts: &mut FxHashMap<u64, usize>, size: u64) -> bool {
         *left = left.saturating_sub(1);
         any
     })
+}
+
+/// Gradients of an optimizer that allocates nothing, behind which the backward pass would have no end: what is as large as
+/// parameters and goes only after the last block of the pass was made.
+fn tell_until_zeroed(lives: &Allocations, parts: &Parts, steps: &Steps, roles: &mut [Role]) {
+    if !parts.tells(Part::Backward) {
+        return;
+    }
+    let parameters = counts(lives, roles, Role::Parameters);
+    for step in &steps.rows {
+        let Some(last) = step.rounds.last() else { continue };
+        let ids = |from: Position, to: Position| (lives.born_by(from)..lives.born_by(to)).map(AllocationId::of_row);
+        if ids(last.to, step.to).any(|id| parts.of_life(lives, id) == Part::Optimizer) {
+            continue;
+        }
+        let of_pass = ids(last.turn, last.to).filter(|id| parts.of_life(lives, *id) == Part::Backward);
+        let Some(end) = of_pass.last().map(|id| lives.born()[id.row()]) else { continue };
+        let mut left = parameters.clone();
+        for id in step.rounds.iter().flat_map(|round| ids(round.turn, round.to)) {
+            if roles[id.row()] == Role::BackwardTemporaries
+                && end < lives.freed()[id.row()]
+                && take(&mut left, lives.requested()[id.row()])
+            {
+                roles[id.row()] = Role::Gradients;
+            }
+        }
+    }
 }
 
 /// Gradients that stay for good; and, of the lives older than the recording, parameters and state.
