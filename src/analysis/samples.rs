@@ -125,6 +125,10 @@ pub(super) fn of_steps(
 
 /// The step whose batch a life is of: that of its birth, or the next one's for an input that was made ahead.
 pub(super) fn batch_of(lives: &Allocations, steps: &Steps, role: Role, id: AllocationId) -> Option<usize> {
+    let made_first = steps.rows.first().is_some_and(|first| lives.born()[id.row()] <= first.from);
+    if role == Role::Inputs && made_first {
+        return Some(0);
+    }
     let row = steps.at(lives.born()[id.row()])?;
     let ahead = role == Role::Inputs && steps.rows[row].to < lives.freed()[id.row()];
     Some(if ahead && row + 1 < steps.rows.len() { row + 1 } else { row })
