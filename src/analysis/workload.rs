@@ -95,7 +95,7 @@ impl Workload {
     /// Tells the roles of a device.
     pub fn of(snapshot: &Snapshot, device: DeviceId, progress: &Progress) -> Result<Workload, Cancelled> {
         let memory = &snapshot.devices[device];
-        let steps = Steps::of(snapshot, device, progress)?;
+        let mut steps = Steps::of(snapshot, device, progress)?;
         let parts = Parts::of(snapshot, memory);
         let lives = &memory.allocations;
         progress.stage("telling roles", lives.len() as u64)?;
@@ -107,7 +107,7 @@ impl Workload {
             }
             roles.push(teller.role(id));
         }
-        tell_until_zeroed(lives, &parts, &steps, &mut roles);
+        tell_until_zeroed(lives, &parts, &mut steps, &mut roles);
         tell_lasting(lives, &steps, &mut roles);
         tell_casts(lives, &steps, &mut roles);
         tell_cut_off(lives, &steps, &mut roles);
@@ -222,13 +222,13 @@ fn take(counts: &mut FxHashMap<u64, usize>, size: u64) -> bool {
 
 /// Gradients of an optimizer that allocates nothing, behind which the backward pass would have no end: what is as large as
 /// parameters and goes only after the last block of the pass was made.
-fn tell_until_zeroed(lives: &Allocations, parts: &Parts, steps: &Steps, roles: &mut [Role]) {
+fn tell_until_zeroed(lives: &Allocations, parts: &Parts, steps: &mut Steps, roles: &mut [Role]) {
     if !parts.tells(Part::Backward) {
         return;
     }
     let parameters = counts(lives, roles, Role::Parameters);
-    for step in &steps.rows {
-        let Some(last) = step.rounds.last() else { continue };
+    for step in &mut steps.rows {
+        let Some(last) = step.rounds.last().copied() else { continue };
         let ids = |from: Position, to: Position| (lives.born_by(from)..lives.born_by(to)).map(AllocationId::of_row);
         if ids(last.to, step.to).any(|id| parts.of_life(lives, id) == Part::Optimizer) {
             continue;
@@ -236,13 +236,18 @@ fn tell_until_zeroed(lives: &Allocations, parts: &Parts, steps: &Steps, roles: &
         let of_pass = ids(last.turn, last.to).filter(|id| parts.of_life(lives, *id) == Part::Backward);
         let Some(end) = of_pass.last().map(|id| lives.born()[id.row()]) else { continue };
         let mut left = parameters.clone();
+        let mut zeroed = None;
         for id in step.rounds.iter().flat_map(|round| ids(round.turn, round.to)) {
-            if roles[id.row()] == Role::BackwardTemporaries
-                && end < lives.freed()[id.row()]
-                && take(&mut left, lives.requested()[id.row()])
-            {
+            let freed = lives.freed()[id.row()];
+            if roles[id.row()] == Role::BackwardTemporaries && end < freed && take(&mut left, lives.requested()[id.row()]) {
                 roles[id.row()] = Role::Gradients;
+                zeroed = Some(zeroed.map_or(freed, |first: Position| first.min(freed)));
             }
+        }
+        // There the pass is over: what comes after a pass comes in front of it.
+        if let (Some(zeroed), Some(last)) = (zeroed, step.rounds.last_mut()) {
+            last.to = Position(zeroed.0 - 1).max(end);
+            step.optimizer = last.to;
         }
     }
 }

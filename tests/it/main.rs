@@ -28,6 +28,7 @@ mod pairs;
 mod patterns;
 mod picture;
 mod picture_views;
+mod random_requests;
 mod report;
 mod samples;
 mod scenarios;

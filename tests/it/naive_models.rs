@@ -1,7 +1,7 @@
 //! The models of a stream-ordered pool and of a pool of pages against plain lists written from their stated rules: the same
 //! addresses, the same counters, and books that balance after each of many random requests.
 
-use crate::naive_allocator::{Dice, MIB, Told};
+use crate::random_requests::{Dice, MIB, Told};
 use fragscope::model::{AllocationId, PoolId};
 use fragscope::simulator::device::{Driver, Placement, Vram};
 use fragscope::simulator::paged::Paged;
