@@ -155,7 +155,6 @@ fn columns(snapshot: &Snapshot, device: DeviceId) -> u64 {
 struct Heap {
     free: HashMap<u64, Vec<u64>>,
     end: u64,
-    live: Vec<(u64, u64)>,
 }
 
 const BASE: u64 = 0x7f00_0000_0000;
@@ -223,12 +222,15 @@ fn made() -> Option<Snapshot> {
         }
         open.into_iter().for_each(|life| job.give(life));
     }
+    let (mut gradients, between) = (Vec::new(), held.len() / parameters.len());
     for (place, life) in held.into_iter().rev().enumerate() {
-        let life_of_its_own = job.ask(sizes(place), backward);
-        job.give(life_of_its_own);
+        let temporary = job.ask(sizes(place), backward);
+        if place % between == 0 && gradients.len() < parameters.len() {
+            gradients.push(job.ask(parameters[gradients.len()].1, backward));
+        }
+        job.give(temporary);
         job.give(life);
     }
-    let gradients: Vec<_> = parameters.iter().map(|(_, size)| job.ask(*size, backward)).collect();
     let state: Vec<_> = parameters.iter().map(|(_, size)| job.ask(size * 2, optimizer)).collect();
     gradients.into_iter().for_each(|life| job.give(life));
     let mut live = [parameters, state].concat();

@@ -139,7 +139,7 @@ fn the_command_line_says_what_would_be() {
     for (arguments, sentence) in [
         (vec![file.as_str(), "--set", "colour:blue"], "no setting colour"),
         (vec![file.as_str(), "--set", "max_split_size_mb:1"], "at least"),
-        (vec![file.as_str(), "--recorded", "total:much"], "a size is written"),
+        (vec![file.as_str(), "--recorded", "total:much"], "a size like total:80GiB"),
         (vec![file.as_str(), "--device", "7"], "no device 7"),
         (vec![samples::sample("segments_only").to_string_lossy().into_owned().leak()], "no history"),
     ] {
