@@ -6,6 +6,7 @@
 //! assumption ([`Told::shapes`] is 1 then).
 //! Always: parameters, their state, their gradients and casts do not grow.
 
+use crate::analysis::samples;
 use crate::analysis::steps::{Step, StepWay, Steps};
 use crate::analysis::workload::Role;
 use crate::base::id::Id as _;
@@ -37,6 +38,8 @@ pub struct Told {
     pub shapes: usize,
     /// Whether they tell length from batch.
     pub length: bool,
+    /// Whether what differs between them is one measure alone, batch or length.
+    pub one_measure: bool,
     /// Bytes, over all lives that grow by assumption alone with the square of the length.
     pub guessed_square: u64,
 }
@@ -66,10 +69,11 @@ fn sequences(lives: &Allocations, roles: &[Role], step: &Step) -> [Vec<Allocatio
     )
 }
 
-/// How each life grows.
-pub(super) fn growths(lives: &Allocations, steps: &Steps, roles: &[Role]) -> (Vec<Growth>, Told) {
+/// How each life grows, how that is known, and the samples of each step where they are told.
+pub(super) fn growths(lives: &Allocations, steps: &Steps, roles: &[Role]) -> (Vec<Growth>, Told, Vec<Option<u64>>) {
     let mut growth = by_role(lives, roles);
     let mut told = Told::default();
+    let mut batches = None;
     let mut passes: Vec<[Vec<AllocationId>; 2]> = steps.rows.iter().map(|step| sequences(lives, roles, step)).collect();
     // Where memory alone tells the passes apart, they meet at another place in each step.
     if steps.way == Some(StepWay::LowWater) {
@@ -80,10 +84,17 @@ pub(super) fn growths(lives: &Allocations, steps: &Steps, roles: &[Role]) -> (Ve
     for pass in 0..2 {
         let of_pass: Vec<(&Vec<AllocationId>, bool)> =
             passes.iter().zip(&steps.rows).map(|(passes, step)| (&passes[pass], step.complete)).collect();
-        let now = compare(lives, &of_pass, &mut growth);
+        let (now, found) = compare(lives, &of_pass, &mut growth);
         told.shapes = told.shapes.max(now.shapes);
         told.length |= now.length;
+        told.one_measure |= now.one_measure;
+        // The pass that tells the samples of most steps.
+        let known = |batches: &Option<Vec<Option<u64>>>| batches.as_ref().map_or(0, |all| all.iter().flatten().count());
+        if known(&batches) < known(&found) {
+            batches = found;
+        }
     }
+    told.one_measure &= !told.length;
     if !told.length {
         for step in &steps.rows {
             let ids = lives.born_by(step.from)..lives.born_by(step.to);
@@ -93,7 +104,8 @@ pub(super) fn growths(lives: &Allocations, steps: &Steps, roles: &[Role]) -> (Ve
     for [forward, backward] in &passes {
         by_size(lives, roles, forward, backward, &mut growth);
     }
-    (growth, told)
+    let samples = samples::of_steps(lives, steps, roles, &growth, batches);
+    (growth, told, samples)
 }
 
 /// What of a backward pass is as large as something of its forward pass grows like it, unless more is known of it.
@@ -115,7 +127,12 @@ fn by_size(lives: &Allocations, roles: &[Role], forward: &[AllocationId], backwa
 }
 
 /// Compares a pass over the steps: those with as many lives as most have, and the others by their stacks.
-fn compare(lives: &Allocations, passes: &[(&Vec<AllocationId>, bool)], growth: &mut [Growth]) -> Told {
+/// Gives, besides, how many samples each of the passes has, where length is told from batch.
+fn compare(
+    lives: &Allocations,
+    passes: &[(&Vec<AllocationId>, bool)],
+    growth: &mut [Growth],
+) -> (Told, Option<Vec<Option<u64>>>) {
     let mut lengths: FxHashMap<usize, FxHashSet<u128>> = FxHashMap::default();
     let shape = |ids: &[AllocationId]| ids.iter().map(|id| u128::from(lives.requested()[id.row()])).sum::<u128>();
     for (ids, _) in passes.iter().filter(|(ids, complete)| *complete && !ids.is_empty()) {
@@ -130,9 +147,12 @@ fn compare(lives: &Allocations, passes: &[(&Vec<AllocationId>, bool)], growth: &
         alike.iter().copied().filter(|ids| shapes.insert(shape(ids))).take(COMPARED).collect();
     let mut told = Told { shapes: compared.len(), ..Told::default() };
     if compared.len() < 2 {
-        return told;
+        return (told, None);
     }
     let places = places(lives, &compared, &mut told);
+    let like_usual: Vec<Option<&[AllocationId]>> =
+        passes.iter().map(|(ids, _)| (ids.len() == usual).then_some(ids.as_slice())).collect();
+    let batches = samples::by_proportions(lives, &like_usual, &places);
     for ids in &alike {
         for (id, place) in ids.iter().zip(&places) {
             if let Some(place) = place {
@@ -160,7 +180,7 @@ fn compare(lives: &Allocations, passes: &[(&Vec<AllocationId>, bool)], growth: &
             }
         }
     }
-    told
+    (told, batches)
 }
 
 /// What a role grows with where nothing else is known.
@@ -231,19 +251,24 @@ fn places(lives: &Allocations, compared: &[&Vec<AllocationId>], told: &mut Told)
             (combine(2.0, s, 0.0, s), Growth { batch: 0, length: 2, told: true }),
         ]
     };
+    let all: usize = moving.iter().map(|row| row.1).sum();
     let mut best: Option<(usize, Vec<f64>)> = None;
     for (other, _) in moving.iter().skip(1) {
         let c = log(other);
         for s in [combine(1.0, &c, -1.0, &t), combine(1.0, &t, -1.0, &c), c] {
             let known = kinds(&s);
-            let explains =
-                moving.iter().filter(|(one, _)| known.iter().any(|(kind, _)| same(kind, &log(one)))).map(|row| row.1).sum();
-            if !same(&s, &zero) && best.as_ref().is_none_or(|(most, _)| *most < explains) {
+            let explained = || moving.iter().filter(|(one, _)| known.iter().any(|(kind, _)| same(kind, &log(one))));
+            let (explains, others) = (explained().map(|row| row.1).sum::<usize>(), explained().count() - 1);
+            // A workspace of a library explains itself as well: a length is told by two kinds of blocks that agree on it, or
+            // by one that is all there is besides, over steps enough to see that it is no workspace.
+            let agreed = 2 <= others || (3 <= t.len() && all <= explains && !is_affine(tokens, other));
+            if agreed && !same(&s, &zero) && best.as_ref().is_none_or(|(most, _)| *most < explains) {
                 best = Some((explains, s));
             }
         }
     }
     told.length = best.is_some();
+    told.one_measure = best.is_none();
     let known: Vec<(Vec<f64>, Growth)> = match &best {
         Some((_, s)) => kinds(s).to_vec(),
         None => vec![(zero.clone(), Growth::FIXED), (t.clone(), Growth::TOKENS)],
@@ -256,6 +281,15 @@ fn places(lives: &Allocations, compared: &[&Vec<AllocationId>], told: &mut Told)
         })
         .collect();
     class.iter().map(|one| explained.get(one).copied().flatten()).collect()
+}
+
+/// Whether proportions are a fixed part and one that goes with others, as a library's workspace is.
+fn is_affine(with: &[u64], of: &[u64]) -> bool {
+    let at = |row: usize| (i128::from(with[row]), i128::from(of[row]));
+    let (x, y) = at(0);
+    let Some((x1, y1)) = (1..with.len()).map(at).find(|(other, _)| *other != x) else { return false };
+    let on_line = (1..with.len()).map(at).all(|(x2, y2)| (y2 - y) * (x1 - x) == (y1 - y) * (x2 - x));
+    on_line && y * (x1 - x) != x * (y1 - y)
 }
 
 fn gcd(a: u64, b: u64) -> u64 {

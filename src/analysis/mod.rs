@@ -35,6 +35,7 @@ pub mod pressure;
 pub mod query;
 pub mod rates;
 pub mod releases;
+mod samples;
 pub mod segment_cost;
 pub mod spans;
 pub mod state;

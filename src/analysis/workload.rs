@@ -7,6 +7,7 @@
 use crate::analysis::growth::{Growth, Told, growths};
 use crate::analysis::parts::{Part, Parts};
 use crate::analysis::query::{Asked, Query};
+use crate::analysis::samples::batch_of;
 use crate::analysis::steps::{Step, Steps};
 use crate::analysis::which::BlockSum;
 use crate::base::id::Id as _;
@@ -86,13 +87,15 @@ pub struct Workload {
     pub growth: Vec<Growth>,
     /// How the growth is known.
     pub told: Told,
+    /// By step: the samples of its batch, where the recording tells them; if not samples, then something finer.
+    pub samples: Vec<Option<u64>>,
 }
 
 impl Workload {
     /// Tells the roles of a device.
     pub fn of(snapshot: &Snapshot, device: DeviceId, progress: &Progress) -> Result<Workload, Cancelled> {
         let memory = &snapshot.devices[device];
-        let steps = Steps::of(snapshot, device, progress)?;
+        let mut steps = Steps::of(snapshot, device, progress)?;
         let parts = Parts::of(snapshot, memory);
         let lives = &memory.allocations;
         progress.stage("telling roles", lives.len() as u64)?;
@@ -104,22 +107,27 @@ impl Workload {
             }
             roles.push(teller.role(id));
         }
+        tell_until_zeroed(lives, &parts, &mut steps, &mut roles);
         tell_lasting(lives, &steps, &mut roles);
         tell_casts(lives, &steps, &mut roles);
         tell_cut_off(lives, &steps, &mut roles);
         progress.check()?;
-        let (growth, told) = growths(lives, &steps, &roles);
+        let (growth, told, samples) = growths(lives, &steps, &roles);
         // A cast is as large as its parameter tells: what grows is none.
         for (role, growth) in roles.iter_mut().zip(&growth) {
             if *role == Role::WeightCasts && growth.told && (0 < growth.batch || 0 < growth.length) {
                 *role = Role::Activations;
             }
         }
-        Ok(Workload { steps, roles, growth, told })
+        Ok(Workload { steps, roles, growth, told, samples })
     }
     /// The role of a life.
     pub fn role(&self, id: AllocationId) -> Role {
         self.roles.get(id.row()).copied().unwrap_or(Role::Unknown)
+    }
+    /// The step whose batch a life is of: that of its birth, or the next one's for an input that was made ahead.
+    pub fn batch_of(&self, lives: &Allocations, id: AllocationId) -> Option<usize> {
+        batch_of(lives, &self.steps, self.role(id), id)
     }
     /// The sums of each role over the lives allocated at a moment, in the order of [`Role::ALL`].
     pub fn at(&self, lives: &Allocations, at: Position) -> [BlockSum; Role::ALL.len()] {
@@ -210,6 +218,38 @@ fn take(counts: &mut FxHashMap<u64, usize>, size: u64) -> bool {
         *left = left.saturating_sub(1);
         any
     })
+}
+
+/// Gradients of an optimizer that allocates nothing, behind which the backward pass would have no end: what is as large as
+/// parameters and goes only after the last block of the pass was made.
+fn tell_until_zeroed(lives: &Allocations, parts: &Parts, steps: &mut Steps, roles: &mut [Role]) {
+    if !parts.tells(Part::Backward) {
+        return;
+    }
+    let parameters = counts(lives, roles, Role::Parameters);
+    for step in &mut steps.rows {
+        let Some(last) = step.rounds.last().copied() else { continue };
+        let ids = |from: Position, to: Position| (lives.born_by(from)..lives.born_by(to)).map(AllocationId::of_row);
+        if ids(last.to, step.to).any(|id| parts.of_life(lives, id) == Part::Optimizer) {
+            continue;
+        }
+        let of_pass = ids(last.turn, last.to).filter(|id| parts.of_life(lives, *id) == Part::Backward);
+        let Some(end) = of_pass.last().map(|id| lives.born()[id.row()]) else { continue };
+        let mut left = parameters.clone();
+        let mut zeroed = None;
+        for id in step.rounds.iter().flat_map(|round| ids(round.turn, round.to)) {
+            let freed = lives.freed()[id.row()];
+            if roles[id.row()] == Role::BackwardTemporaries && end < freed && take(&mut left, lives.requested()[id.row()]) {
+                roles[id.row()] = Role::Gradients;
+                zeroed = Some(zeroed.map_or(freed, |first: Position| first.min(freed)));
+            }
+        }
+        // There the pass is over: what comes after a pass comes in front of it.
+        if let (Some(zeroed), Some(last)) = (zeroed, step.rounds.last_mut()) {
+            last.to = Position(zeroed.0 - 1).max(end);
+            step.optimizer = last.to;
+        }
+    }
 }
 
 /// Gradients that stay for good; and, of the lives older than the recording, parameters and state.
@@ -315,6 +355,9 @@ impl Query for Workload {
 
 impl HeapSize for Workload {
     fn heap_size(&self) -> usize {
-        self.steps.heap_size() + self.roles.capacity() * size_of::<Role>() + self.growth.capacity() * size_of::<Growth>()
+        self.steps.heap_size()
+            + self.roles.capacity() * size_of::<Role>()
+            + self.growth.capacity() * size_of::<Growth>()
+            + self.samples.capacity() * size_of::<Option<u64>>()
     }
 }

@@ -125,6 +125,7 @@ impl<'a> Edit<'a> {
     }
 }
 
-fn scaled(size: u64, factor: f64) -> u64 {
+/// A size so many times as large, in whole bytes; what is something stays something.
+pub(super) fn scaled(size: u64, factor: f64) -> u64 {
     if size == 0 { 0 } else { ((size as f64 * factor).round() as u64).max(1) }
 }

@@ -29,6 +29,7 @@ pub mod request;
 pub mod scenario;
 pub mod stream_ordered;
 pub mod sweep;
+mod whole_samples;
 pub mod workload;
 
 pub use card::{SmallestCard, smallest_card};

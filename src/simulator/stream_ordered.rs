@@ -161,7 +161,7 @@ impl<D: Driver, J: Journal> StreamOrdered<D, J> {
             return;
         }
         let Some(Held { address, requested, stream }) = self.held.remove(&life) else { return };
-        let Some(part) = self.parts.get(&address).copied() else { return };
+        let Some(part) = self.parts.remove(&address) else { return };
         self.journal.free_completed(life);
         self.counters.active.sub(part.size);
         self.counters.requested.sub(requested);

@@ -10,6 +10,7 @@ use crate::model::{AllocationId, Allocations};
 use crate::simulator::edit::Edit;
 use crate::simulator::layers;
 use crate::simulator::request::RequestStream;
+use crate::simulator::whole_samples::Samples;
 
 /// A change of the job.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,6 +93,7 @@ pub struct Changed {
 pub fn change(asked: &RequestStream, lives: &Allocations, workload: &Workload, changes: &[Change]) -> Result<Changed, String> {
     let mut edit = Edit::new(asked, lives);
     let (mut what, mut assumptions, mut bound) = (Vec::new(), Vec::new(), None);
+    let mut samples = Samples::of(workload);
     let mut ordered: Vec<&Change> = changes.iter().collect();
     // Sizes first, then lives, then passes that come again: each works on what the former left.
     ordered.sort_by_key(|change| match change {
@@ -100,13 +102,18 @@ pub fn change(asked: &RequestStream, lives: &Allocations, workload: &Workload, c
         _ => 1,
     });
     for change in ordered {
-        let told = apply(&mut edit, workload, change)?;
+        let told = apply(&mut edit, workload, &mut samples, change)?;
         what.push(told.0);
         assumptions.push(told.1);
         // Together they err as they do alone only where all err one way.
         bound = Some(bound.map_or(told.2, |bound| if bound == told.2 { bound } else { Bound::Estimate }));
     }
-    let passes = |change: &Change| !matches!(change, Change::Batch(_) | Change::Length(_) | Change::Scale(..) | Change::Drop(_));
+    // Where steps of different shapes tell what grows, it does not matter where passes meet.
+    let passes = |change: &Change| match change {
+        Change::Batch(_) | Change::Length(_) => workload.told.shapes < 2,
+        Change::Scale(..) | Change::Drop(_) => false,
+        _ => true,
+    };
     if workload.steps.way == Some(StepWay::LowWater) && changes.iter().any(passes) {
         assumptions.push("Without stacks the passes are taken to meet at the peak of memory, so what begins the backward pass may count as held for it.".to_owned());
     }
@@ -120,7 +127,7 @@ pub fn change(asked: &RequestStream, lives: &Allocations, workload: &Workload, c
 
 type Told = (String, String, Bound);
 
-fn apply(edit: &mut Edit<'_>, workload: &Workload, change: &Change) -> Result<Told, String> {
+fn apply(edit: &mut Edit<'_>, workload: &Workload, samples: &mut Samples, change: &Change) -> Result<Told, String> {
     let needs_steps = || {
         let any = workload.steps.rows.iter().any(|step| !step.rounds.is_empty());
         let sentence =
@@ -130,12 +137,23 @@ fn apply(edit: &mut Edit<'_>, workload: &Workload, change: &Change) -> Result<To
     Ok(match change {
         Change::Batch(factor) => {
             let factor = checked(*factor)?;
-            edit.scale(|id| if workload.growth[id.row()].batch == 0 { 1.0 } else { factor });
+            if workload.growth.iter().all(|growth| growth.batch == 0) {
+                return Err(NOTHING_GROWS.to_owned());
+            }
+            let (lives, of_step) = (edit.lives, samples.scale(factor));
+            edit.scale(|id| match workload.growth[id.row()].batch {
+                0 => 1.0,
+                _ => workload.batch_of(lives, id).map_or(factor, |row| of_step[row]),
+            });
             edit.scale_failures(factor);
-            (format!("batch ×{factor}"), batch_words(workload), Bound::Estimate)
+            let assumption = format!("{} {}", batch_words(workload), Samples::words(workload, samples));
+            (format!("batch ×{factor}"), assumption, Bound::Estimate)
         }
         Change::Length(factor) => {
             let factor = checked(*factor)?;
+            if workload.growth.iter().all(|growth| growth.length == 0) {
+                return Err(NOTHING_GROWS.to_owned());
+            }
             edit.scale(|id| factor.powi(i32::from(workload.growth[id.row()].length)));
             edit.scale_failures(factor);
             (format!("length ×{factor}"), length_words(workload), Bound::Estimate)
@@ -213,16 +231,18 @@ fn apply(edit: &mut Edit<'_>, workload: &Workload, change: &Change) -> Result<To
             if *parts < 2 {
                 return Err(format!("a batch cannot be taken in {parts} parts: two is the least"));
             }
-            let factor = 1.0 / f64::from(*parts);
+            let (lives, shares) = (edit.lives, samples.parts(*parts));
+            let equal = vec![1.0 / f64::from(*parts); *parts as usize];
+            let share_of = |row: Option<usize>| row.map_or(&equal, |row| &shares[row]);
             edit.scale(|id| match workload.role(id) {
                 Role::Inputs => 1.0,
                 _ if workload.growth[id.row()].batch == 0 => 1.0,
-                _ => factor,
+                _ => share_of(workload.batch_of(lives, id))[0],
             });
-            layers::accumulate(edit, workload, *parts);
+            layers::accumulate(edit, workload, |row| share_of(Some(row)));
             let assumption = format!(
-                "Each pass comes {parts} times with one {parts}th of the batch, equal parts; gradients stay from the first on, later ones are \
-                 added to them and go at once. {}",
+                "Each pass comes {parts} times with one {parts}th of the batch, in whole samples where these are told, the larger parts \
+                 first; gradients stay from the first on, later ones are added to them and go at once. {}",
                 batch_words(workload)
             );
             (format!("gradients accumulated over {parts} parts"), assumption, Bound::Estimate)
@@ -234,25 +254,41 @@ fn checked(factor: f64) -> Result<f64, String> {
     if factor.is_finite() && 0.0 < factor { Ok(factor) } else { Err(format!("{factor} is no factor: it must be above 0")) }
 }
 
+/// Said where a factor would change nothing.
+const NOTHING_GROWS: &str =
+    "no block of the recording was found to grow: it shows no step with a pass, so the job would be as it was";
+
 fn batch_words(workload: &Workload) -> String {
     if 1 < workload.told.shapes {
-        format!(
-            "What grows with the batch is told by {} steps of different shapes; nothing is rounded to whole samples.",
-            workload.told.shapes
-        )
+        format!("What grows with the batch is told by {} steps of different shapes.", workload.told.shapes)
     } else {
-        "All steps have one shape: activations, inputs and temporaries of the passes are taken to grow with the batch, all else \
-         to stay; nothing is rounded to whole samples."
+        "No steps of different shapes could be compared: activations, inputs and temporaries of the passes are taken to grow with \
+         the batch, all else to stay."
             .to_owned()
     }
 }
 
 fn length_words(workload: &Workload) -> String {
-    if workload.told.length {
-        format!("Steps of {} shapes tell what grows with the length and what with its square.", workload.told.shapes)
-    } else {
-        "All steps have one length: what is a whole multiple of a width of the model for each token is taken to grow with the \
-         length, what is not, and is no smaller, with its square."
-            .to_owned()
+    let told = workload.told;
+    if told.length {
+        return format!("Steps of {} shapes tell what grows with the length and what with its square.", told.shapes);
     }
+    let shown = if told.one_measure {
+        format!(
+            "Steps of {} shapes differ in one measure alone, and nothing tells whether it is the batch or the length: what grows with \
+             it is taken to grow with the length",
+            told.shapes
+        )
+    } else {
+        "No steps of different shapes could be compared, so nothing tells what grows with the length: activations, inputs and \
+         temporaries of the passes are taken to grow with it"
+            .to_owned()
+    };
+    let square = if 0 < told.guessed_square {
+        "; of these, what is no whole multiple of a width of the model for each token, and is no smaller than the usual ones, with its \
+         square"
+    } else {
+        ", and nothing looks as if it grew with its square"
+    };
+    format!("{shown}{square}. A job without sequences has no length: the figures are then those of another batch.")
 }

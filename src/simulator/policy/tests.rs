@@ -55,7 +55,7 @@ impl Journal for Book {
         let (mut at, end) = (given.address, given.address + given.size);
         assert!(given.requested <= given.size && !Book::overlaps(&self.blocks, |(size, _)| *size, at, end), "blocks overlap");
         while at < end {
-            let (from, size) = self.mapped.range(..=at).next_back().expect("a block lies in mapped memory");
+            let (from, size) = self.mapped.range(..=at).next_back().map_or((0, 0), |(from, size)| (*from, *size));
             assert!(at < from + size, "a block lies in mapped memory");
             at = from + size;
         }
@@ -63,8 +63,8 @@ impl Journal for Book {
         self.lives.insert(life, given.address);
     }
     fn free_completed(&mut self, life: AllocationId) {
-        let address = self.lives.remove(&life).expect("what ends has begun");
-        self.blocks.remove(&address);
+        let block = self.lives.remove(&life).and_then(|address| self.blocks.remove(&address));
+        assert!(block.is_some(), "what ends has begun");
     }
 }
 
