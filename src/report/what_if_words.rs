@@ -110,9 +110,8 @@ pub fn rests_on<'a>(rows: impl IntoIterator<Item = &'a ScenarioRow>, what_if: &W
     for change in &changes {
         let _ = writeln!(
             text,
-            "The job is changed: {} ({}). {}",
-            change.what.replace(char::is_control, " "),
-            change.bound,
+            "The job is changed: {}. {}",
+            change.brief(),
             change.assumption.replace(char::is_control, " ")
         );
     }

@@ -183,6 +183,7 @@ const WINGS: &[(&str, &str, &[&str])] = &[
             "speedscope",
             "what_if",
             "what_if_given",
+            "what_if_job",
             "what_if_words",
         ],
     ),
