@@ -169,7 +169,7 @@ impl JobWords {
         let parts = self.accumulate.trim();
         if !parts.is_empty() {
             let number = parts.parse::<u32>().ok().filter(|number| (2..=MOST_PARTS).contains(number));
-            let name = naming.of("--accumulate", "Gradients accumulated over");
+            let name = naming.of("--accumulate", "Accumulate over");
             let number = number.ok_or_else(|| format!("{name}: {parts} is no number of parts: 2 to {MOST_PARTS}"))?;
             read.push(whole(Change::Accumulate(number)));
         }
@@ -276,7 +276,7 @@ mod tests {
             (
                 JobWords { accumulate: "1".into(), ..JobWords::default() },
                 "--accumulate: 1 is no number of parts: 2 to 1024",
-                "Gradients accumulated over: 1 is no number of parts: 2 to 1024",
+                "Accumulate over: 1 is no number of parts: 2 to 1024",
             ),
             (
                 JobWords { checkpoint: true, offload_activations: true, ..JobWords::default() },

@@ -425,10 +425,7 @@ impl Work {
                 let scenario = Scenario { settings, ..base.clone() };
                 let range = placement_range(served.asked(), &scenario, progress)?;
                 let change = served.note();
-                rows.push((
-                    ScenarioRow { settings: conf, scenario, is_recorded, outcome, smallest: None, range, change },
-                    None,
-                ));
+                rows.push((ScenarioRow { settings: conf, scenario, is_recorded, outcome, smallest: None, range, change }, None));
             }
         } else {
             rows.push(self.row(&served, text, chosen, form.smallest, progress)?);

@@ -68,7 +68,8 @@ impl RequestStream {
             let state = Replay::new(memory).state_at(memory, Position::START);
             Arc::new(Layout::of(snapshot, memory, &state))
         });
-        let mut asked = RequestStream { requests: Vec::with_capacity(trace.len()), lives: memory.allocations.len(), start, change: None };
+        let mut asked =
+            RequestStream { requests: Vec::with_capacity(trace.len()), lives: memory.allocations.len(), start, change: None };
         let mut retry = Retry { actions: trace.actions(), empty_caches, looked: 0..0, answer: false };
         let mut caches = empty_caches.iter().peekable();
         let mut ends = pool_ends(snapshot, device);

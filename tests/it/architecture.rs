@@ -188,7 +188,7 @@ const WINGS: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("capture", "SOURCES", &["source", "child", "logs", "recorder", "attach"]),
-    ("ui/views", "VIEWS", &["view", "usage_header", "compare_parts", "what_if_form"]),
+    ("ui/views", "VIEWS", &["view", "usage_header", "compare_parts", "what_if_form", "what_if_job", "what_if_chart"]),
 ];
 
 /// What is no part of this crate but compiled for itself, by the build script or as it: no law of imports or prints.

@@ -16,9 +16,7 @@ const OPTIMIZER_STATE: &str = "optimizer-state";
 
 /// Adds the options.
 pub(super) fn arguments(command: clap::Command) -> clap::Command {
-    let factor = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name("FACTOR").help(help)
-    };
+    let factor = |name: &'static str, help: &'static str| Arg::new(name).long(name).value_name("FACTOR").help(help);
     let pattern = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).action(ArgAction::Append).help(help)
     };

@@ -8,6 +8,7 @@ use crate::session::what_if::{Caches, WhatIfForm};
 use crate::simulator::{POLICIES, conf};
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::Cx;
+use crate::ui::views::what_if_job as job;
 use egui::{ComboBox, Grid, RichText, TextEdit, Ui, vec2};
 
 /// Sizes of cards that are sold, in GiB.
@@ -101,6 +102,7 @@ pub fn show(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, memory: &DeviceMemory
     if text != recorded {
         form.conf = Some(text);
     }
+    job::show(ui, cx, &mut form.job);
 }
 
 fn settings(ui: &mut Ui, cx: &Cx<'_>, text: &mut String) {
