@@ -38,7 +38,7 @@ const LEAST_ROWS: f32 = 4.0;
 /// The chart is at least so high, with its legend, in points.
 const LEAST_CHART_PT: f32 = 150.0;
 /// From this width on the chart can stand beside the table, in points.
-const BESIDE_PT: f32 = 760.0;
+const BESIDE_PT: f32 = 640.0;
 /// What the table gets of the width then.
 const TABLE_SHARE: f32 = 0.55;
 /// In a narrow view of at least this height form and results are scrolled each for itself, in points.
@@ -65,10 +65,10 @@ const fn column(title: &'static str, width: f32, number: bool, help: &'static st
 
 const COLUMNS: [TableColumn; 10] = [
     column("No.", 26.0, true, "In the order in which they were tried"),
-    column("What was tried", 250.0, false, "How the job was changed, where it was, and the settings string of the run"),
-    column("Ends", 160.0, false, "How the run ends"),
+    column("What was tried", 220.0, false, "How the job was changed, where it was, and the settings string of the run"),
     column("Reserved", 110.0, true, "Most bytes taken from the driver"),
     column("Spare", 76.0, true, "What is left of the memory the allocator can hold where most is reserved"),
+    column("Ends", 160.0, false, "How the run ends"),
     column("Allocated", 76.0, true, "Most bytes of blocks in use"),
     column("Segments", 60.0, true, "Most segments; expandable ones do not count"),
     column("Retries", 52.0, true, "Requests for which the cache was given back before they were tried again"),
@@ -423,9 +423,9 @@ fn cells(row: &Try) -> Vec<TableCell> {
     vec![
         TableCell::number(row.number.to_string()),
         what_was_tried(row),
-        TableCell::text(words::end(&row.row.outcome, range)),
         bytes(counters.reserved.peak, range.map(|range| &range.reserved)),
         row.row.spare().map_or_else(|| TableCell::number("no end").weak(), TableCell::bytes),
+        TableCell::text(words::end(&row.row.outcome, range)),
         bytes(counters.allocated.peak, range.map(|range| &range.allocated)),
         count(counters.segments.peak, range.map(|range| &range.segments)),
         count(counters.retries, range.map(|range| &range.retries)),
@@ -459,14 +459,14 @@ fn sort(rows: &mut [&Try], by: TableSort) {
     let key = |row: &Try| {
         let counters = &row.row.outcome.counters;
         match by.column {
-            3 => counters.reserved.peak,
-            4 => row.row.spare().unwrap_or(u64::MAX),
+            2 => counters.reserved.peak,
+            3 => row.row.spare().unwrap_or(u64::MAX),
             5 => counters.allocated.peak,
             6 => counters.segments.peak,
             7 => counters.retries,
             8 => counters.device_allocs,
             9 => counters.device_frees,
-            2 => row.row.outcome.failure.map_or(u64::MAX, |failure| u64::from(failure.event.0)),
+            4 => row.row.outcome.failure.map_or(u64::MAX, |failure| u64::from(failure.event.0)),
             _ => u64::from(row.number),
         }
     };
