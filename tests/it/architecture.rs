@@ -72,6 +72,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "report/page_model.rs",
             "report/perfetto.rs",
             "report/speedscope.rs",
+            "report/what_if_job.rs",
             "report/whatif_json.rs",
             "report/why_json.rs",
             "session/persist.rs",

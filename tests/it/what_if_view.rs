@@ -345,7 +345,7 @@ fn rows_are_sorted_by_their_headers_kept_in_the_chart_and_copied() {
     assert!(drawn(&window, front), "what is best is drawn");
     window.get_by_role_and_label(Role::CheckBox, "Keep in chart").click();
     rest(&mut window);
-    let other = numbers(&window).into_iter().rfind(|number| *number != front).expect("another");
+    let other = numbers(&window).into_iter().find(|number| *number != front).expect("another");
     let row = format!("No. {other}: ");
     let node = window
         .get_all_by_role(Role::ListBoxOption)

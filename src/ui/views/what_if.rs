@@ -144,7 +144,7 @@ impl View for WhatIfView {
 /// What can be done, what is under way, and why something does not do.
 fn buttons(ui: &mut Ui, cx: &Cx<'_>, error: Option<&str>) {
     let running = cx.session.trying();
-    ui.horizontal(|ui| {
+    ui.horizontal_wrapped(|ui| {
         ui.add_enabled_ui(error.is_none() && running.is_none(), |ui| {
             let help = "Serves the recorded requests again as filled in below, and adds a row to the table";
             if ui.button("Try it").on_hover_text(help).clicked() {

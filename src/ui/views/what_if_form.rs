@@ -73,6 +73,7 @@ fn with_value(conf: &str, key: &str, value: Option<&str>) -> String {
 
 /// Shows the form; what is filled in afterwards.
 pub fn show(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, memory: &DeviceMemory, form: &mut WhatIfForm) {
+    job::show(ui, cx, &mut form.job);
     let recorded = form.conf(snapshot);
     let mut text = recorded.clone();
     Grid::new("what if form").num_columns(2).spacing(vec2(2.0 * UNIT, UNIT)).show(ui, |ui| {
@@ -102,7 +103,6 @@ pub fn show(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, memory: &DeviceMemory
     if text != recorded {
         form.conf = Some(text);
     }
-    job::show(ui, cx, &mut form.job);
 }
 
 fn settings(ui: &mut Ui, cx: &Cx<'_>, text: &mut String) {

@@ -60,7 +60,6 @@ pub fn show(ui: &mut Ui, cx: &Cx<'_>, job: &mut JobWords) {
     let (open, was_used) = ui.data(|data| data.get_temp::<(bool, bool)>(key)).unwrap_or_default();
     let is_used = !job.is_empty();
     let mut open = open || (is_used && !was_used);
-    ui.add_space(UNIT);
     let title = if is_used && !open { format!("The job itself: {}", summary(job)) } else { "The job itself".to_owned() };
     if fold_line(ui, open, &title, cx.tokens.text) {
         open = !open;
