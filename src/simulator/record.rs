@@ -203,8 +203,10 @@ impl<'a> Recorder<'a> {
         let end = end.min(self.recorded.trace.len() as u32);
         let from = self.carried.min(end);
         self.carried = self.carried.max(end);
+        let Some(now) = self.now else { return };
         for row in from..end {
             let source = EventIdx(row);
+            self.now = Some(source);
             let entry = self.recorded.trace.entry(source);
             let place = Place { stream: 0, pool: PoolId::DEFAULT, class: SizeClass::Small };
             match entry.action {
@@ -218,6 +220,7 @@ impl<'a> Recorder<'a> {
                 _ => {}
             }
         }
+        self.now = Some(now);
     }
     /// The event at which the program gave a block back, where that was over at once.
     fn request_of_free(&self, life: AllocationId) -> Option<EventIdx> {

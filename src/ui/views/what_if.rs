@@ -218,7 +218,9 @@ impl WhatIfView {
         ui.add_space(UNIT);
         let top = ui.cursor().min.y;
         self.actions(ui, cx, chosen, &sorted);
-        let room = vec2(room.x, room.y - (ui.cursor().min.y - top) - 2.0 * UNIT);
+        // Between table, text and chart there is space too.
+        let between = UNIT + 4.0 * ui.spacing().item_spacing.y;
+        let room = vec2(room.x, room.y - (ui.cursor().min.y - top) - between);
         let told = |ui: &Ui, width: f32| ui.painter().layout_job(told(ui, cx, chosen, width - 4.0 * UNIT));
         let whole = told(ui, room.x);
         match arrange(room, rows.len(), whole.size().y + 2.0 * UNIT) {

@@ -269,7 +269,10 @@ fn show_row(
     row: &TableRow,
     touch: &mut TableTouch,
 ) {
-    let response = ui.interact(rect, ui.scope_id().with((content.name, place)), Sense::click());
+    // What is out of sight, in a table that is wider than its room, is no target.
+    let seen = rect.intersect(ui.clip_rect());
+    let target = if seen.is_positive() { seen } else { rect };
+    let response = ui.interact(target, ui.scope_id().with((content.name, place)), Sense::click());
     response.widget_info(|| WidgetInfo::selected(Role::ListBoxOption, true, row.selected, &row.name));
     if row.found == Some(true) {
         ui.painter().rect_filled(rect, 0.0, cx.tokens.found_row);
