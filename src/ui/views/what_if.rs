@@ -38,9 +38,9 @@ const LEAST_ROWS: f32 = 4.0;
 /// The chart is at least so high, with its legend, in points.
 const LEAST_CHART_PT: f32 = 150.0;
 /// From this width on the chart can stand beside the table, in points.
-const BESIDE_PT: f32 = 640.0;
+const BESIDE_PT: f32 = 560.0;
 /// What the table gets of the width then.
-const TABLE_SHARE: f32 = 0.55;
+const TABLE_SHARE: f32 = 0.58;
 /// In a narrow view of at least this height form and results are scrolled each for itself, in points.
 const HALVES_PT: f32 = 640.0;
 /// Results in a narrow, low view are at least so high, in points.
@@ -65,7 +65,7 @@ const fn column(title: &'static str, width: f32, number: bool, help: &'static st
 
 const COLUMNS: [TableColumn; 10] = [
     column("No.", 26.0, true, "In the order in which they were tried"),
-    column("What was tried", 220.0, false, "How the job was changed, where it was, and the settings string of the run"),
+    column("What was tried", 180.0, false, "How the job was changed, where it was, and the settings string of the run"),
     column("Reserved", 110.0, true, "Most bytes taken from the driver"),
     column("Spare", 76.0, true, "What is left of the memory the allocator can hold where most is reserved"),
     column("Ends", 160.0, false, "How the run ends"),
@@ -249,10 +249,14 @@ impl WhatIfView {
     fn rows(&mut self, ui: &mut Ui, cx: &Cx<'_>, sorted: &[&Try], chosen: &Try, size: Vec2) {
         let (rect, _) = ui.allocate_exact_size(size, egui::Sense::hover());
         let mut inside = ui.new_child(egui::UiBuilder::new().max_rect(rect).layout(egui::Layout::top_down(egui::Align::Min)));
-        let width = size.x.max(COLUMNS.iter().map(|column| column.width + 3.0 * UNIT).sum());
+        let least: f32 = COLUMNS.iter().map(|column| column.width + 3.0 * UNIT).sum();
+        let width = size.x.max(least);
+        // Names are cut first, so they get what is left over.
+        let mut columns = COLUMNS;
+        columns[1].width += width - least;
         ScrollArea::horizontal().id_salt("what if table").auto_shrink(false).show(&mut inside, |ui| {
             column_of(ui, vec2(width, size.y), |ui| {
-                let content = TableContent { name: "what was tried", columns: &COLUMNS, sort: self.sort, rows: sorted.len() };
+                let content = TableContent { name: "what was tried", columns: &columns, sort: self.sort, rows: sorted.len() };
                 let touch = self.table.show(ui, cx, &content, |place| {
                     sorted.get(place).map_or_else(TableRow::default, |row| TableRow {
                         selected: row.number == chosen.number,
