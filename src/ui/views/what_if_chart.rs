@@ -8,11 +8,12 @@ use crate::chart::{Group, Ink, Series, Unit};
 use crate::paint::{SeriesView, series as plot};
 use crate::session::Command;
 use crate::session::what_if::{Try, WhatIfDeed};
-use crate::ui::theme::{ROW, UNIT};
+use crate::ui::theme::UNIT;
 use crate::ui::views::view::Cx;
 use crate::ui::views::what_if::name_of;
 use crate::ui::widgets::icon::{Icon, icon_button};
-use egui::{Color32, Id, RichText, Ui, Vec2, vec2};
+use egui::text::{LayoutJob, TextFormat};
+use egui::{Color32, Id, RichText, TextStyle, Ui, Vec2, vec2};
 use std::collections::BTreeSet;
 
 /// Rows drawn at once beside the recording; each has a colour of its own.
@@ -121,28 +122,27 @@ fn legend(ui: &mut Ui, cx: &Cx<'_>, drawn: &[(&Try, Ink)], front: &Try, capacity
         ui.add_space(2.0 * UNIT);
         ui.label(RichText::new("Reserved over time").color(cx.tokens.weak));
         let entry = |ui: &mut Ui, ink: Ink, text: &str| {
-            ui.spacing_mut().item_spacing.x = UNIT;
-            let (rect, _) = ui.allocate_exact_size(vec2(3.0 * UNIT, ROW), egui::Sense::hover());
-            let stroke = egui::Stroke::new(2.0, crate::paint::colour(cx.tokens.palette, ink));
-            ui.painter().hline(rect.x_range(), rect.center().y, stroke);
-            ui.label(text)
+            let mut job = LayoutJob::default();
+            let font = TextStyle::Body.resolve(ui.style());
+            let colour = crate::paint::colour(cx.tokens.palette, ink);
+            job.append("— ", 0.0, TextFormat::simple(font.clone(), colour));
+            job.append(text, 0.0, TextFormat::simple(font, cx.tokens.text));
+            ui.label(job)
         };
-        ui.horizontal(|ui| entry(ui, Ink::Reserved, "recorded"));
+        entry(ui, Ink::Reserved, "recorded");
         for (row, ink) in drawn {
-            ui.horizontal(|ui| {
-                let wait = if row.reserved.is_none() { " (under way)" } else { "" };
-                let label = entry(ui, *ink, &format!("No. {}{wait}", row.number));
-                label.on_hover_text(name_of(row));
-                if row.number != front.number {
-                    let name = format!("take No. {} out of the chart", row.number);
-                    if icon_button(ui, Icon::Close, &name, false).on_hover_text(&name).clicked() {
-                        taken_out = Some(row.number);
-                    }
+            let wait = if row.reserved.is_none() { " (under way)" } else { "" };
+            entry(ui, *ink, &format!("No. {}{wait}", row.number)).on_hover_text(name_of(row));
+            if row.number != front.number {
+                let name = format!("take No. {} out of the chart", row.number);
+                if icon_button(ui, Icon::Close, &name, false).on_hover_text(&name).clicked() {
+                    taken_out = Some(row.number);
                 }
-            });
+            }
         }
         if let Some(capacity) = capacity {
-            ui.horizontal(|ui| entry(ui, Ink::Capacity, &format!("the allocator can hold {}", Bytes(capacity))));
+            entry(ui, Ink::Capacity, &format!("can hold {}", Bytes(capacity)))
+                .on_hover_text("The most that the allocator can hold of the card");
         }
     });
     taken_out
