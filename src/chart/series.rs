@@ -48,6 +48,8 @@ pub enum Unit {
 pub struct Series<'a> {
     /// PyTorch's word for it.
     pub name: &'static str,
+    /// What it is called beside the pointer, where the name does not tell it from others.
+    pub label: Option<String>,
     /// What it means, in one sentence.
     pub help: &'static str,
     /// Its colour.
@@ -167,7 +169,17 @@ pub fn all_series<'a>(data: &GroupData<'a>) -> Vec<Series<'a>> {
         ]);
         rows.extend(time_us.iter().map(|time| ("time around driver calls", DRIVER_TIME, Ink::Series(1), Micros, true, time)));
     }
-    let series = |(name, help, ink, unit, shown, curve), bucket| Series { name, help, ink, unit, group, shown, curve, bucket };
+    let series = |(name, help, ink, unit, shown, curve), bucket| Series {
+        name,
+        label: None,
+        help,
+        ink,
+        unit,
+        group,
+        shown,
+        curve,
+        bucket,
+    };
     let mut all: Vec<Series<'a>> = rows.into_iter().map(|row| series(row, None)).collect();
     if let Some(Rates { by_time, bucket, allocated, freed, allocations, frees }) = rates {
         let per = if *by_time { Per::Second } else { Per::Bucket };

@@ -5,7 +5,7 @@ use crate::cli::command::{Command, Outcome};
 use crate::cli::opening::{self, Device};
 use crate::cli::output;
 use crate::report::what_if::WhatIf;
-use crate::report::whatif_json::{ChangeNote, ScenarioRow, write_whatif};
+use crate::report::whatif_json::{ScenarioRow, write_whatif};
 use crate::simulator::{PolicyKind, Scenario, SweepRow, placement_range, record, simulate, smallest_card, sweep};
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
@@ -83,7 +83,7 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
     let what_if = opening::watched(|progress| WhatIf::prepare(&asked, recorded, outside, progress));
     let mut what_if = what_if.map_err(|error| anyhow!("{} of {file} cannot be served again: {error}", memory.title()))?;
     let changed = change_args::changed(matches, &snapshot, &device, &what_if.asked)?;
-    let change = changed.as_ref().map(ChangeNote::of);
+    let change = changed.as_ref().map(|changed| changed.note.clone());
     if let Some(changed) = changed {
         what_if.asked = changed.asked;
     }

@@ -228,7 +228,8 @@ fn values_at(visible: &[&Series<'_>], clock: &Clock, unit: f64, marker: Option<&
         text = format!("{text}\n{marker}");
     }
     for series in visible {
-        text = format!("{text}\n{}  {}", series.name, series.label_at(clock, unit));
+        let name = series.label.as_deref().unwrap_or(series.name);
+        text = format!("{text}\n{name}  {}", series.label_at(clock, unit));
     }
     text
 }

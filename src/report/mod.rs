@@ -37,6 +37,7 @@ pub mod speedscope;
 pub mod svg;
 pub mod what_if;
 pub mod what_if_given;
+pub mod what_if_job;
 pub mod what_if_words;
 pub mod whatif_json;
 pub mod why_json;

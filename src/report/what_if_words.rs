@@ -111,13 +111,7 @@ pub fn rests_on<'a>(rows: impl IntoIterator<Item = &'a ScenarioRow>, what_if: &W
     let mut changes: Vec<&ChangeNote> = rows.iter().filter_map(|row| row.change.as_ref()).collect();
     changes.dedup();
     for change in &changes {
-        let _ = writeln!(
-            text,
-            "The job is changed: {} ({}). {}",
-            change.what.replace(char::is_control, " "),
-            change.bound,
-            change.assumption.replace(char::is_control, " ")
-        );
+        let _ = writeln!(text, "The job is changed: {}. {}", change.brief(), change.assumption.replace(char::is_control, " "));
     }
     if !changes.is_empty() {
         text.push_str("Streams, order and pools of the other requests stay as recorded.\n");

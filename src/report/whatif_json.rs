@@ -40,6 +40,10 @@ impl ChangeNote {
     pub fn of(changed: &Changed) -> ChangeNote {
         ChangeNote { what: changed.what.clone(), assumption: changed.assumption.clone(), bound: changed.bound.name() }
     }
+    /// What was changed, and how sure that is: `batch ×2 (estimate)`, on one line.
+    pub fn brief(&self) -> String {
+        format!("{} ({})", self.what.replace(char::is_control, " "), self.bound)
+    }
 }
 
 impl ScenarioRow {

@@ -3,18 +3,19 @@
 //! Always: the form is part of where one is, so it is undone and remembered with it; rows are only ever added by jobs and
 //! keep their number. The recording under its own settings is the first row.
 
-use crate::analysis::{Asked, Curve, Subject, step_ends};
+use crate::analysis::{Asked, Curve, Subject, Workload, step_ends};
 use crate::base::{Bytes, Progress};
 use crate::model::{AllocatorSettings, DeviceId, Snapshot};
 use crate::report::what_if::{WhatIf, WhatIfError};
 use crate::report::what_if_given as given;
-use crate::report::whatif_json::ScenarioRow;
+use crate::report::what_if_job::{ChangeError, ChangedJob, JobGiven, JobWords, Naming};
+use crate::report::whatif_json::{ChangeNote, ScenarioRow};
 use crate::session::document::{Document, DocumentId};
 use crate::session::jobs::{JobContext, JobError, JobId, JobSpec, JobStatus, Lane, Slot};
 use crate::session::{Message, Session, opening};
 use crate::simulator::{
-    AtFailure, EmptyCaches, POLICIES, PolicyKind, Recorded, Scenario, Start, SweepRow, conf, placement_range, record,
-    simulate_over_time, smallest_card, sweep,
+    AtFailure, EmptyCaches, POLICIES, PolicyKind, Recorded, RequestStream, Scenario, Start, SweepRow, conf, placement_range,
+    record, simulate_over_time, smallest_card, sweep,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -59,6 +60,8 @@ pub struct WhatIfForm {
     pub smallest: bool,
     /// The allocator's name; empty: PyTorch's.
     pub policy: String,
+    /// How the job itself is changed.
+    pub job: JobWords,
 }
 
 /// The form, read.
@@ -70,6 +73,7 @@ pub struct Given {
     card: Option<u64>,
     outside: Option<u64>,
     policy: PolicyKind,
+    job: JobGiven,
 }
 
 impl WhatIfForm {
@@ -95,7 +99,9 @@ impl WhatIfForm {
             return Err("Card: a card has memory.".to_owned());
         }
         let policy = POLICIES.iter().find(|info| info.name == self.policy).map_or(PolicyKind::default(), |info| info.kind);
-        Ok(Given { recorded, settings, card, outside: size(&self.outside, "Held by others")?, policy })
+        let outside = size(&self.outside, "Held by others")?;
+        let job = self.job.read(Naming::Fields).map_err(|error| format!("{error}."))?;
+        Ok(Given { recorded, settings, card, outside, policy, job })
     }
 }
 
@@ -119,8 +125,10 @@ pub enum WhatIfDeed {
 pub struct Try {
     /// Its number, from 1; never used again.
     pub number: u32,
-    /// What was served.
+    /// The recording that was served, as it is.
     pub what_if: Arc<WhatIf>,
+    /// How the job was changed before that.
+    pub job: JobWords,
     /// What came out; the same as on the command line.
     pub row: ScenarioRow,
     /// What was reserved over time, once it was asked for.
@@ -130,8 +138,7 @@ pub struct Try {
 /// All that was tried on a device.
 #[derive(Debug, Default)]
 pub struct Tries {
-    /// What is served, with the words it was prepared for.
-    prepared: Option<(String, Arc<WhatIf>)>,
+    prepared: Prepared,
     rows: Vec<Try>,
     next: u32,
     newest: Option<u32>,
@@ -149,12 +156,86 @@ impl Tries {
     }
 }
 
+/// What is kept between runs, as it costs time to find out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Prepared {
+    /// What is served, with the words it was prepared for.
+    what_if: Option<(String, Arc<WhatIf>)>,
+    /// What belongs to what in the job.
+    workload: Option<Arc<Workload>>,
+    /// The job that was changed last, with what it was made of.
+    changed: Option<(Arc<WhatIf>, JobWords, Arc<ChangedJob>)>,
+}
+
+impl Prepared {
+    /// The job as given, changed where anything is; what that took is kept.
+    fn served(
+        &mut self,
+        what_if: &Arc<WhatIf>,
+        words: &JobWords,
+        given: &JobGiven,
+        of: (&Snapshot, DeviceId),
+        progress: &Progress,
+    ) -> Result<Served, JobError> {
+        let what_if = Arc::clone(what_if);
+        if given.is_empty() {
+            return Ok(Served { what_if, changed: None });
+        }
+        let known = self.changed.as_ref().filter(|(from, known, _)| Arc::ptr_eq(from, &what_if) && known == words);
+        if let Some((_, _, changed)) = known {
+            return Ok(Served { what_if, changed: Some(Arc::clone(changed)) });
+        }
+        let workload = match &self.workload {
+            Some(workload) => Arc::clone(workload),
+            None => Arc::new(Workload::of(of.0, of.1, progress)?),
+        };
+        self.workload = Some(Arc::clone(&workload));
+        let changed = given.change(&what_if.asked, of.0, of.1, &workload, progress).map_err(|error| match error {
+            ChangeError::Cancelled => JobError::Cancelled,
+            ChangeError::Sentence(sentence) => JobError::Failed(format!("The job cannot be changed so: {sentence}.")),
+        })?;
+        let changed = Arc::new(changed);
+        self.changed = Some((Arc::clone(&what_if), words.clone(), Arc::clone(&changed)));
+        Ok(Served { what_if, changed: Some(changed) })
+    }
+    /// What a row served.
+    fn served_by(&mut self, row: &TriedJob, of: (&Snapshot, DeviceId), progress: &Progress) -> Result<Served, JobError> {
+        let given = row.job.read(Naming::Fields).map_err(JobError::Failed)?;
+        self.served(&row.what_if, &row.job, &given, of, progress)
+    }
+}
+
+/// What a row was made of.
+struct TriedJob {
+    what_if: Arc<WhatIf>,
+    job: JobWords,
+    scenario: Scenario,
+}
+
+/// A recording, or the job that was made of it.
+#[derive(Clone, Debug)]
+struct Served {
+    what_if: Arc<WhatIf>,
+    changed: Option<Arc<ChangedJob>>,
+}
+
+impl Served {
+    fn asked(&self) -> &RequestStream {
+        self.changed.as_ref().map_or(&self.what_if.asked, |changed| &changed.asked)
+    }
+    fn note(&self) -> Option<ChangeNote> {
+        self.changed.as_ref().map(|changed| changed.note.clone())
+    }
+}
+
 /// What a job delivers.
 pub(crate) struct Delivery {
     document: DocumentId,
     device: DeviceId,
-    prepared: Option<(String, Arc<WhatIf>)>,
+    prepared: Option<Prepared>,
     rows: Vec<(ScenarioRow, Option<Curve>)>,
+    /// How the job was changed for the rows that were asked for.
+    job: JobWords,
     /// Whether the first of the rows was not asked for: the recording.
     has_recording: bool,
     drawn: Option<(u32, Curve)>,
@@ -165,8 +246,8 @@ struct Work {
     document: DocumentId,
     device: DeviceId,
     snapshot: Arc<Snapshot>,
+    prepared: Prepared,
     what_if: Arc<WhatIf>,
-    words: String,
 }
 
 impl Session {
@@ -206,14 +287,15 @@ impl Session {
         };
         let tries = self.tries.entry(front).or_default();
         let words = form.recorded.trim().to_owned();
-        let known = tries.prepared.as_ref().filter(|(known, _)| *known == words).map(|(_, what_if)| Arc::clone(what_if));
+        let mut prepared = tries.prepared.clone();
         let is_first = tries.rows.is_empty();
         let title = if is_sweep { "trying all settings" } else { "serving the requests again" };
         let slot = Some(Slot::of(&("what if", document, device)));
         let spec = JobSpec { title: title.to_owned(), slot, lane: Lane::Own, listed: true };
         let status = self.jobs.start(spec, move |cx| {
+            let known = prepared.what_if.as_ref().filter(|(known, _)| *known == words);
             let what_if = match known {
-                Some(what_if) => what_if,
+                Some((_, what_if)) => Arc::clone(what_if),
                 None => {
                     let subject = Subject { snapshot: &snapshot, replays: &replays };
                     let asked = Asked { subject, baseline: None, device };
@@ -224,7 +306,8 @@ impl Session {
                     })?)
                 }
             };
-            let work = Work { document, device, snapshot, what_if, words };
+            prepared.what_if = Some((words, Arc::clone(&what_if)));
+            let work = Work { document, device, snapshot, prepared, what_if };
             work.run(&form, &given, is_first, is_sweep, cx)
         });
         if let Some(tries) = self.tries.get_mut(&front) {
@@ -234,14 +317,17 @@ impl Session {
 
     fn open_try(&mut self, front: (DocumentId, DeviceId), number: u32) {
         let Some((document, device, _)) = self.front() else { return };
-        let (snapshot, title) = (Arc::clone(&document.snapshot), format!("{}, what if {number}", document.title));
-        let Some(found) = self.try_of(front, number) else { return };
-        let (what_if, scenario) = (Arc::clone(&found.what_if), found.row.scenario.clone());
+        let (snapshot, file) = (Arc::clone(&document.snapshot), document.title.clone());
+        let Some((made, mut prepared)) = self.made_of(front, number) else { return };
+        let change = self.try_of(front, number).and_then(|row| row.row.change.as_ref());
+        let change = change.map_or(String::new(), |change| format!(", {}", change.brief()));
+        let title = format!("{file}{change}, what if {number}");
         self.next_document += 1;
         let id = DocumentId(self.next_document);
         let spec = JobSpec { title: format!("opening {title}"), slot: None, lane: Lane::Own, listed: true };
         let status = self.jobs.start(spec, move |cx| {
-            let (_, simulated) = record(&snapshot, device, &what_if.asked, &scenario, &cx.progress)?;
+            let served = prepared.served_by(&made, (&snapshot, device), &cx.progress)?;
+            let (_, simulated) = record(&snapshot, device, served.asked(), &made.scenario, &cx.progress)?;
             let snapshot = Arc::new(simulated);
             let document = Document { id, title, path: None, stamp: None, snapshot, replays: None, generation: 0 };
             opening::deliver_document(document, cx)
@@ -250,17 +336,21 @@ impl Session {
     }
 
     fn draw_try(&mut self, front: (DocumentId, DeviceId), number: u32) {
-        let Some((_, _, memory)) = self.front() else { return };
-        let end = memory.end();
-        let Some(found) = self.try_of(front, number).filter(|found| found.reserved.is_none()) else { return };
-        let (what_if, scenario) = (Arc::clone(&found.what_if), found.row.scenario.clone());
+        let Some((document, _, memory)) = self.front() else { return };
+        let (snapshot, end) = (Arc::clone(&document.snapshot), memory.end());
+        if self.try_of(front, number).is_none_or(|found| found.reserved.is_some()) {
+            return;
+        }
+        let Some((made, mut prepared)) = self.made_of(front, number) else { return };
         let slot = Some(Slot::of(&("what if drawn", front, number)));
         let spec = JobSpec { title: "drawing a run".to_owned(), slot, lane: Lane::Shared, listed: true };
         self.jobs.start(spec, move |cx| {
-            let (_, over_time) = simulate_over_time(&what_if.asked, &scenario, &cx.progress)?;
-            let drawn = Some((number, curve(over_time, end)));
             let (document, device) = front;
-            let delivery = Delivery { document, device, prepared: None, rows: Vec::new(), has_recording: false, drawn };
+            let served = prepared.served_by(&made, (&snapshot, device), &cx.progress)?;
+            let (_, over_time) = simulate_over_time(served.asked(), &made.scenario, &cx.progress)?;
+            let drawn = Some((number, curve(over_time, end)));
+            let (prepared, rows, job) = (None, Vec::new(), JobWords::default());
+            let delivery = Delivery { document, device, prepared, rows, job, has_recording: false, drawn };
             cx.send(Message::Tries(Box::new(delivery)));
             Ok(())
         });
@@ -270,31 +360,40 @@ impl Session {
         self.tries.get(&front)?.rows.iter().find(|row| row.number == number)
     }
 
+    /// What a row was made of, with what is kept.
+    fn made_of(&self, front: (DocumentId, DeviceId), number: u32) -> Option<(TriedJob, Prepared)> {
+        let row = self.try_of(front, number)?;
+        let (what_if, job, scenario) = (Arc::clone(&row.what_if), row.job.clone(), row.row.scenario.clone());
+        Some((TriedJob { what_if, job, scenario }, self.tries.get(&front)?.prepared.clone()))
+    }
+
     pub(super) fn arrive_tries(&mut self, delivery: Delivery) {
-        let Delivery { document, device, prepared, rows, has_recording, drawn } = delivery;
+        let Delivery { document, device, prepared, rows, job, has_recording, drawn } = delivery;
         let Some(tries) = self.tries.get_mut(&(document, device)) else { return };
         if let Some((number, curve)) = drawn
             && let Some(row) = tries.rows.iter_mut().find(|row| row.number == number)
         {
             row.reserved = Some(curve);
         }
-        if prepared.is_some() {
+        if let Some(prepared) = prepared {
             tries.prepared = prepared;
         }
-        let Some(what_if) = tries.prepared.as_ref().map(|(_, what_if)| Arc::clone(what_if)) else { return };
+        let Some(what_if) = tries.prepared.what_if.as_ref().map(|(_, what_if)| Arc::clone(what_if)) else { return };
         if usize::from(has_recording) < rows.len() {
             tries.newest = Some(tries.next + 1 + u32::from(has_recording));
         }
         for (row, reserved) in rows {
             tries.next += 1;
-            tries.rows.push(Try { number: tries.next, what_if: Arc::clone(&what_if), row, reserved });
+            // The recording is in front of what was asked for as it is.
+            let job = if row.change.is_some() { job.clone() } else { JobWords::default() };
+            tries.rows.push(Try { number: tries.next, what_if: Arc::clone(&what_if), job, row, reserved });
         }
     }
 }
 
 impl Work {
     fn run(
-        self,
+        mut self,
         form: &WhatIfForm,
         given: &Given,
         is_first: bool,
@@ -305,35 +404,35 @@ impl Work {
         let own = &self.what_if.recorded.settings;
         let as_recorded = (conf::of(own, &self.snapshot.origin), own.clone());
         let first = self.what_if.scenario(own.clone(), None);
+        let recorded = Served { what_if: Arc::clone(&self.what_if), changed: None };
+        let served = self.prepared.served(&self.what_if, &form.job, &given.job, (&self.snapshot, self.device), progress)?;
         let base = self.scenario(form, given, progress)?;
         let mut rows = Vec::new();
         let (text, settings) = given.settings.clone().unwrap_or_else(|| as_recorded.clone());
         let chosen = Scenario { settings, ..base.clone() };
         // The recording itself comes first, unless it is what was asked for.
-        let has_recording = is_first && (is_sweep || !is_same(&chosen, &first));
+        let has_recording = is_first && (is_sweep || served.changed.is_some() || !is_same(&chosen, &first));
         if has_recording {
-            rows.push(self.row(as_recorded.0, first, false, progress)?);
+            rows.push(self.row(&recorded, as_recorded.0, first, false, progress)?);
         }
         if is_sweep {
             if base.policy != PolicyKind::Caching {
                 return Err(JobError::Failed("The settings are PyTorch's: choose its allocator to try them all.".to_owned()));
             }
             for SweepRow { conf, settings, is_recorded, outcome, .. } in
-                sweep(&self.what_if.asked, &base, &self.snapshot.origin, progress)?
+                sweep(served.asked(), &base, &self.snapshot.origin, progress)?
             {
                 let scenario = Scenario { settings, ..base.clone() };
-                let range = placement_range(&self.what_if.asked, &scenario, progress)?;
-                rows.push((
-                    ScenarioRow { settings: conf, scenario, is_recorded, outcome, smallest: None, range, change: None },
-                    None,
-                ));
+                let range = placement_range(served.asked(), &scenario, progress)?;
+                let change = served.note();
+                rows.push((ScenarioRow { settings: conf, scenario, is_recorded, outcome, smallest: None, range, change }, None));
             }
         } else {
-            rows.push(self.row(text, chosen, form.smallest, progress)?);
+            rows.push(self.row(&served, text, chosen, form.smallest, progress)?);
         }
-        let Work { document, device, what_if, words, .. } = self;
-        let prepared = Some((words, what_if));
-        cx.send(Message::Tries(Box::new(Delivery { document, device, prepared, rows, has_recording, drawn: None })));
+        let Work { document, device, prepared, .. } = self;
+        let (prepared, job) = (Some(prepared), form.job.clone());
+        cx.send(Message::Tries(Box::new(Delivery { document, device, prepared, rows, job, has_recording, drawn: None })));
         Ok(())
     }
 
@@ -368,18 +467,19 @@ impl Work {
 
     fn row(
         &self,
+        served: &Served,
         settings: String,
         scenario: Scenario,
         smallest: bool,
         progress: &Progress,
     ) -> Result<(ScenarioRow, Option<Curve>), JobError> {
-        let asked = &self.what_if.asked;
+        let asked = served.asked();
         let (outcome, over_time) = simulate_over_time(asked, &scenario, progress)?;
         let smallest = smallest.then(|| smallest_card(asked, &scenario, progress)).transpose()?;
         let range = placement_range(asked, &scenario, progress)?;
         let is_recorded = scenario.settings == self.what_if.recorded.settings;
         let end = self.snapshot.devices[self.device].end();
-        let row = ScenarioRow { settings, scenario, is_recorded, outcome, smallest, range, change: None };
+        let row = ScenarioRow { settings, scenario, is_recorded, outcome, smallest, range, change: served.note() };
         Ok((row, Some(curve(over_time, end))))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Always: a policy sees requests and a driver's answers, never a recorded address; what it counts is in bytes.
 
-use crate::model::{AllocationId, BlockState};
+use crate::model::{AllocationId, BlockState, EventIdx};
 use crate::simulator::journal::Journal;
 use crate::simulator::layout::Layout;
 use crate::simulator::request::{Request, Wanted};
@@ -23,7 +23,9 @@ pub trait Policy {
     /// layout is asked for the older blocks anew, in address order.
     fn begin(&mut self, start: &Layout, _total: Option<u64>) {
         for (segment, block) in start.active() {
-            let wanted = Wanted { size: block.requested, stream: segment.stream, pool: segment.pool };
+            let (stream, pool) = (segment.stream, segment.pool);
+            // Asked for before the first event.
+            let wanted = Wanted { size: block.requested, stream, pool, source: EventIdx(0) };
             self.allocate(block.life, &wanted, &[]);
             if let Some(life) = block.life.filter(|_| block.state == BlockState::ActivePendingFree) {
                 self.give_back(&Request::FreeRequested(life));

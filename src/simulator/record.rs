@@ -1,18 +1,20 @@
 //! A simulated run as a snapshot of its own, so that all that reads recordings reads it.
 //!
 //! Always: what the snapshot counts is what the run counted. Each event carries the stack, the time and the notes of the
-//! recorded event it stems from; growth and releases inside an allocation carry that allocation's.
+//! recorded event it stems from; growth and releases inside an allocation carry that allocation's. A life that a change of
+//! the job makes again carries the stacks of the life it copies, at the time of the event it stands behind.
 
+use crate::base::id::Id as _;
 use crate::base::{Cancelled, Progress, RangeMap, grouped};
 use crate::model::{
     Action, AllocationId, AllocatorSettings, BlockState, DeviceId, DeviceMemory, EventIdx, Extra, Origin, OriginKind, PoolId,
-    Pools, SizeClass, Snapshot, StackId, Streams, Trace, TraceEntry, WarningKind,
+    Pools, Position, SizeClass, Snapshot, StackId, Streams, Trace, TraceEntry, WarningKind,
 };
 use crate::replay::builder::DeviceRecord;
 use crate::replay::{BlockRecord, SegmentRecord, SnapshotBuilder};
 use crate::simulator::journal::{Given, Journal, Place};
 use crate::simulator::policy::{POLICIES, PolicyKind};
-use crate::simulator::request::RequestStream;
+use crate::simulator::request::{Request, RequestStream};
 use crate::simulator::scenario::{AtRecordedFailure, Outcome, Scenario, Start, simulate_telling};
 use rustc_hash::FxHashMap;
 
@@ -32,7 +34,7 @@ pub fn record(
     builder.pools = snapshot.pools.clone();
     builder.settings = AllocatorSettings { stated: true, ..scenario.settings.clone() };
     progress.stage("simulating", asked.requests.len() as u64)?;
-    let mut recorder = Recorder::new(recorded, scenario, &mut builder.streams, &mut builder.pools);
+    let mut recorder = Recorder::new(recorded, asked, scenario, &mut builder.streams, &mut builder.pools);
     let outcome = simulate_telling(&mut recorder, asked, scenario, AtRecordedFailure::AsScenario, progress)?;
     let stopped = outcome.failure.map(|failure| failure.event).filter(|event| recorder.now == Some(*event));
     if stopped.or(outcome.served_instead.filter(|event| recorder.now == Some(*event))).is_none() {
@@ -40,7 +42,7 @@ pub fn record(
     }
     *builder.device(recorded.ordinal) = recorder.finish();
     builder.warnings.push(WarningKind::Note, || about(&outcome, asked, scenario));
-    let mut simulated = builder.finish(origin(&snapshot.origin, scenario), progress)?;
+    let mut simulated = builder.finish(origin(&snapshot.origin, asked, scenario), progress)?;
     for memory in simulated.devices.as_mut_slice() {
         memory.annotations.clone_from(&recorded.annotations);
     }
@@ -56,9 +58,10 @@ pub fn name_of(scenario: &Scenario) -> String {
     if conf.is_empty() { "PyTorch's defaults".to_owned() } else { conf.clone() }
 }
 
-fn origin(recorded: &Origin, scenario: &Scenario) -> Origin {
+fn origin(recorded: &Origin, asked: &RequestStream, scenario: &Scenario) -> Origin {
+    let changed = asked.change.as_ref().map_or(String::new(), |change| format!(", {change}"));
     Origin {
-        name: format!("{}, {}", recorded.name, name_of(scenario)),
+        name: format!("{}{changed}, {}", recorded.name, name_of(scenario)),
         bytes: 0,
         format: "simulation".to_owned(),
         kind: OriginKind::Simulation,
@@ -70,6 +73,9 @@ fn origin(recorded: &Origin, scenario: &Scenario) -> Origin {
 fn about(outcome: &Outcome, asked: &RequestStream, scenario: &Scenario) -> String {
     let event = |event: EventIdx| grouped(u64::from(event.0));
     let mut about = format!("simulated from a recording, under {}", name_of(scenario));
+    if let Some(change) = &asked.change {
+        about += &format!("; the job is changed: {change}");
+    }
     if asked.start.is_some() {
         about += match scenario.start {
             Start::Recorded => "; it begins mid-run, with the recorded layout whatever the settings",
@@ -115,6 +121,8 @@ struct Recorder<'a> {
     /// The first event of the recording that was not looked at for being carried over.
     carried: u32,
     held: FxHashMap<AllocationId, Held>,
+    /// The recorded life that a life copies, where the recording does not know it.
+    copies: FxHashMap<AllocationId, AllocationId>,
     grown: Vec<Grown>,
     segments: RangeMap<u32>,
     /// Bytes of active blocks.
@@ -122,8 +130,20 @@ struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    fn new(recorded: &'a DeviceMemory, scenario: &Scenario, streams: &'a mut Streams, pools: &'a mut Pools) -> Recorder<'a> {
+    fn new(
+        recorded: &'a DeviceMemory,
+        asked: &RequestStream,
+        scenario: &Scenario,
+        streams: &'a mut Streams,
+        pools: &'a mut Pools,
+    ) -> Recorder<'a> {
+        let known = recorded.allocations.len();
+        let copied = asked.requests.iter().filter_map(|(_, request)| match request {
+            Request::Alloc(life, wanted) if known <= life.row() => Some((*life, recorded.subject(wanted.source)?)),
+            _ => None,
+        });
         Recorder {
+            copies: copied.collect(),
             recorded,
             streams,
             pools,
@@ -155,14 +175,18 @@ impl<'a> Recorder<'a> {
             self.pools.intern((0, unused.unwrap_or(first)));
         }
         let stream = self.streams.intern(place.stream.cast_signed());
-        let known = source.filter(|source| (source.0 as usize) < self.recorded.trace.len());
+        let is_known = |event: &EventIdx| (event.0 as usize) < self.recorded.trace.len();
+        let known = source.filter(is_known);
         let like = known.map(|source| self.recorded.trace.entry(source));
+        // What stands behind another event happens when that did: time goes on only forward.
+        let now = self.now.filter(|now| known.is_none_or(|source| source.0 + 1 < now.0 || now.0 < source.0));
+        let timed = now.filter(is_known).map(|now| self.recorded.trace.entry(now)).or(like);
         let event = self.trace.push(TraceEntry {
             action,
             address,
             size,
             stream,
-            time_us: like.and_then(|like| like.time_us),
+            time_us: timed.and_then(|timed| timed.time_us),
             stack: like.map_or(StackId::ABSENT, |like| like.stack),
             pool: Some(place.pool),
             compile_context: like.and_then(|like| like.compile_context),
@@ -179,8 +203,10 @@ impl<'a> Recorder<'a> {
         let end = end.min(self.recorded.trace.len() as u32);
         let from = self.carried.min(end);
         self.carried = self.carried.max(end);
+        let Some(now) = self.now else { return };
         for row in from..end {
             let source = EventIdx(row);
+            self.now = Some(source);
             let entry = self.recorded.trace.entry(source);
             let place = Place { stream: 0, pool: PoolId::DEFAULT, class: SizeClass::Small };
             match entry.action {
@@ -194,6 +220,7 @@ impl<'a> Recorder<'a> {
                 _ => {}
             }
         }
+        self.now = Some(now);
     }
     /// The event at which the program gave a block back, where that was over at once.
     fn request_of_free(&self, life: AllocationId) -> Option<EventIdx> {
@@ -202,8 +229,38 @@ impl<'a> Recorder<'a> {
         let actions = self.recorded.trace.actions();
         let at_once = actions.get(now.0 as usize) == Some(&Action::FreeCompleted)
             && actions.get(before.0 as usize) == Some(&Action::FreeRequested)
-            && self.recorded.subject(before) == Some(life);
+            && self.recorded.subject(before) == Some(self.recorded_life(life));
+        if !at_once && !self.is_about(life) {
+            return self.recorded_end(life, self.recorded.allocations.freed());
+        }
         Some(if at_once { before } else { now })
+    }
+    /// The life itself, or the recorded one that it copies.
+    fn recorded_life(&self, life: AllocationId) -> AllocationId {
+        self.copies.get(&life).copied().unwrap_or(life)
+    }
+    /// Whether the recorded event that is being served is about a life, and not one that a change put something behind.
+    fn is_about(&self, life: AllocationId) -> bool {
+        self.now.and_then(|now| self.recorded.subject(now)) == Some(self.recorded_life(life))
+    }
+    /// The event behind which a life was over in the recording, of the positions where lives are given back or end.
+    fn recorded_end(&self, life: AllocationId, ends: &[Position]) -> Option<EventIdx> {
+        let end = ends.get(self.recorded_life(life).row()).copied().filter(|end| *end != Position::NEVER)?;
+        end.event()
+    }
+    /// The event whose stack and notes an allocation has.
+    fn source_of_alloc(&self, life: AllocationId) -> Option<EventIdx> {
+        let now = self.now?;
+        // A request that failed in the recording is nobody's life there; it is served at its own event.
+        if life.row() < self.recorded.allocations.len() || !self.copies.contains_key(&life) {
+            return Some(now);
+        }
+        let born = self.recorded.allocations.born().get(self.recorded_life(life).row()).copied()?;
+        born.event()
+    }
+    /// The event whose stack and notes the end of a life has.
+    fn source_of_end(&self, life: AllocationId) -> Option<EventIdx> {
+        if self.is_about(life) { self.now } else { self.recorded_end(life, self.recorded.allocations.died()) }
     }
     /// The segments at the end with what tiles them, and all that was written down.
     fn finish(self) -> DeviceRecord {
@@ -287,12 +344,12 @@ impl Journal for Recorder<'_> {
     fn alloc(&mut self, life: AllocationId, given: Given) {
         // What was there before the run has the stack of its life.
         let stack = match self.now {
-            Some(_) => self.stack_of(self.now),
+            Some(_) => self.stack_of(self.source_of_alloc(life)),
             None => self.recorded.allocations.stacks().get(life.0 as usize).copied().unwrap_or(StackId::ABSENT),
         };
         self.held.insert(life, Held { given, pending: false, stack });
         self.active += given.size;
-        self.push(self.now, Action::Alloc, given.address, given.requested, given.place, given.size);
+        self.push(self.source_of_alloc(life), Action::Alloc, given.address, given.requested, given.place, given.size);
     }
     fn free_requested(&mut self, life: AllocationId) {
         let Some(held) = self.held.get_mut(&life) else { return };
@@ -304,7 +361,7 @@ impl Journal for Recorder<'_> {
     fn free_completed(&mut self, life: AllocationId) {
         let Some(Held { given, .. }) = self.held.remove(&life) else { return };
         self.active -= given.size;
-        self.push(self.now, Action::FreeCompleted, given.address, given.requested, given.place, given.size);
+        self.push(self.source_of_end(life), Action::FreeCompleted, given.address, given.requested, given.place, given.size);
     }
     fn oom(&mut self, size: u64, place: Place, reserved: u64) {
         let free = self.capacity.map_or(0, |capacity| capacity.saturating_sub(reserved));

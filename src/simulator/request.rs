@@ -21,6 +21,8 @@ pub struct Wanted {
     pub stream: u64,
     /// The pool it goes to; the routing is taken over from the recording.
     pub pool: PoolId,
+    /// The recorded event that asks for it. A request that a change of the job makes again keeps that of the one it copies.
+    pub source: EventIdx,
 }
 
 /// One thing the program did.
@@ -53,6 +55,8 @@ pub struct RequestStream {
     pub lives: usize,
     /// What was there before the first of them, where the recording begins mid-run.
     pub start: Option<Arc<Layout>>,
+    /// How the job was changed, in words; none: it is the recorded one.
+    pub change: Option<Arc<str>>,
 }
 
 impl RequestStream {
@@ -64,7 +68,8 @@ impl RequestStream {
             let state = Replay::new(memory).state_at(memory, Position::START);
             Arc::new(Layout::of(snapshot, memory, &state))
         });
-        let mut asked = RequestStream { requests: Vec::with_capacity(trace.len()), lives: memory.allocations.len(), start };
+        let mut asked =
+            RequestStream { requests: Vec::with_capacity(trace.len()), lives: memory.allocations.len(), start, change: None };
         let mut retry = Retry { actions: trace.actions(), empty_caches, looked: 0..0, answer: false };
         let mut caches = empty_caches.iter().peekable();
         let mut ends = pool_ends(snapshot, device);
@@ -80,7 +85,7 @@ impl RequestStream {
             let wanted = |pool: PoolId| {
                 let row = event.0 as usize;
                 let stream = snapshot.streams.handle(trace.streams()[row]).cast_unsigned();
-                Wanted { size: trace.sizes()[row], stream, pool }
+                Wanted { size: trace.sizes()[row], stream, pool, source: event }
             };
             match trace.actions()[event.0 as usize] {
                 Action::Alloc => {

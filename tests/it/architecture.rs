@@ -72,6 +72,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "report/page_model.rs",
             "report/perfetto.rs",
             "report/speedscope.rs",
+            "report/what_if_job.rs",
             "report/whatif_json.rs",
             "report/why_json.rs",
             "session/persist.rs",
@@ -183,11 +184,12 @@ const WINGS: &[(&str, &str, &[&str])] = &[
             "speedscope",
             "what_if",
             "what_if_given",
+            "what_if_job",
             "what_if_words",
         ],
     ),
     ("capture", "SOURCES", &["source", "child", "logs", "recorder", "attach"]),
-    ("ui/views", "VIEWS", &["view", "usage_header", "compare_parts", "what_if_form"]),
+    ("ui/views", "VIEWS", &["view", "usage_header", "compare_parts", "what_if_form", "what_if_job", "what_if_chart"]),
 ];
 
 /// What is no part of this crate but compiled for itself, by the build script or as it: no law of imports or prints.

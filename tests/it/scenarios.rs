@@ -23,7 +23,7 @@ fn requests(words: &str) -> RequestStream {
         let (kind, life) = head.split_at(1);
         let life = AllocationId(life.parse().unwrap_or_default());
         let size = size.parse::<u64>().expect("a size in MiB") * MIB;
-        let wanted = Wanted { size, stream: 0, pool: PoolId::DEFAULT };
+        let wanted = Wanted { size, stream: 0, pool: PoolId::DEFAULT, source: EventIdx(event as u32) };
         let request = match kind {
             "a" => Request::Alloc(life, wanted),
             "f" => Request::Free(life),

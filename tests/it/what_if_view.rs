@@ -6,8 +6,10 @@ use egui::{Key, Modifiers};
 use egui_kittest::kittest::{NodeT, Queryable};
 use fragscope::chart::Theme;
 use fragscope::model::OriginKind;
+use fragscope::report::what_if_job::{BlockDeed, BlockWords, JobWords};
 use fragscope::session::Command;
 use fragscope::session::what_if::{Caches, WhatIfDeed, WhatIfForm};
+use fragscope::ui::views::VIEWS;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -188,4 +190,189 @@ fn a_file_without_history_gets_a_sentence_and_the_verdict_leads_here() {
     assert!(window.query_by_role_and_label(Role::Button, "Try it").is_none());
     click(&mut window, "What if?");
     assert!(window.query_by_role_and_label(Role::Button, "Try it").is_some());
+}
+
+/// Fills in a change of the job and serves it.
+fn serve(window: &mut Window_<'_>, job: JobWords, deed: WhatIfDeed) {
+    let form = WhatIfForm { job, ..WhatIfForm::default() };
+    window.state().session.send(Command::SetWhatIf(Box::new(form)));
+    rest(window);
+    window.state().session.send(Command::WhatIf(deed));
+    rest(window);
+}
+
+fn blocks(deed: BlockDeed, pattern: &str, factor: &str) -> JobWords {
+    let blocks = vec![BlockWords { deed, pattern: pattern.into(), factor: factor.into() }];
+    JobWords { blocks, ..JobWords::default() }
+}
+
+/// The sentences of errors that stand in the window.
+fn errors(window: &Window_<'_>) -> Vec<String> {
+    window.state().session.notes().iter().filter(|note| note.is_error).map(|note| note.text.clone()).collect()
+}
+
+#[test]
+fn changes_of_the_job_are_those_of_the_command_line() {
+    let path = sample("training");
+    let mut window = window(vec![path.clone()]);
+    rest(&mut window);
+    let given = |set: fn(&mut JobWords)| {
+        let mut job = JobWords::default();
+        set(&mut job);
+        job
+    };
+    let jobs = [
+        (given(|job| job.batch = "2".into()), &["--batch", "2"][..]),
+        (given(|job| job.length = "0.5".into()), &["--length", "0.5"]),
+        (given(|job| job.offload_activations = true), &["--offload", "activations"]),
+        (given(|job| job.offload_optimizer = true), &["--offload", "optimizer-state"]),
+        (given(|job| job.without_optimizer = true), &["--without", "optimizer-state"]),
+        (given(|job| (job.checkpoint, job.accumulate) = (true, "2".into())), &["--checkpoint", "--accumulate", "2"]),
+        (blocks(BlockDeed::Scale, ">=1MiB", "1.5"), &["--scale", ">=1MiB=1.5"]),
+        (blocks(BlockDeed::Drop, ">=16MiB", ""), &["--drop", ">=16MiB"]),
+        (blocks(BlockDeed::Shorten, ">=1MiB", ""), &["--shorten", ">=1MiB"]),
+        (blocks(BlockDeed::MoveOut, ">=1MiB", ""), &["--move-out", ">=1MiB"]),
+    ];
+    for (job, arguments) in jobs {
+        serve(&mut window, job.clone(), WhatIfDeed::Run);
+        assert_eq!(errors(&window), Vec::<String>::new(), "{job:?}");
+        let last = shown(&window).pop().expect("a row");
+        assert!(last["change"]["what"].is_string(), "{job:?}");
+        assert_eq!(Some(&last), printed(&path, arguments).first(), "{job:?}");
+    }
+    let first = &shown(&window)[0];
+    assert!(first["change"].is_null(), "the recording comes first, as it is: {first}");
+    serve(&mut window, given(|job| job.batch = "2".into()), WhatIfDeed::Sweep);
+    let rows = shown(&window);
+    let swept = printed(&path, &["--sweep", "--batch", "2"]);
+    assert_eq!(rows[rows.len() - swept.len()..], swept[..], "the sweep takes the changed job");
+}
+
+#[test]
+fn a_change_that_does_not_do_is_a_sentence_and_one_that_does_says_what_it_assumes() {
+    let mut window = with_sample("training");
+    show(&mut window);
+    assert!(window.query_by_role_and_label(Role::TextInput, "Batch").is_none(), "the job is folded away");
+    window.get_by_label("The job itself").click();
+    rest(&mut window);
+    for (label, text, sentence) in [
+        ("Batch", "0", "Batch: 0 is no factor: it must be above 0"),
+        ("Sequence length", "long", "Sequence length: long is no number"),
+        ("Accumulate over", "1", "Accumulate over: 1 is no number of parts"),
+    ] {
+        let before = form(&window);
+        type_into(&mut window, label, text);
+        assert!(window.query_all_by_label_contains(sentence).next().is_some(), "{label}: {sentence}");
+        assert!(window.get_by_role_and_label(Role::Button, "Try it").accesskit_node().is_disabled(), "{label}");
+        window.state().session.send(Command::SetWhatIf(Box::new(before)));
+        rest(&mut window);
+    }
+    serve(&mut window, blocks(BlockDeed::Drop, "no_such_function", ""), WhatIfDeed::Run);
+    let said = errors(&window);
+    assert!(said.iter().any(|text| text.contains("no_such_function: no block is found by it")), "{said:?}");
+    assert!(window.state().session.tries().is_none_or(|tries| tries.rows().is_empty()));
+    window.state().session.send(Command::SetWhatIf(Box::default()));
+    rest(&mut window);
+    type_into(&mut window, "Batch", "2");
+    click(&mut window, "Try it");
+    assert_eq!(shown(&window).len(), 2);
+    assert!(window.query_all_by_label_contains("The job is changed: batch ×2 (estimate).").next().is_some());
+    assert!(window.query_all_by_label_contains("batch ×2 (estimate); ").next().is_some(), "the row says it");
+    // Going back folds nothing and undoes the change.
+    window.state().session.send(Command::Undo);
+    rest(&mut window);
+    assert_eq!(form(&window).job, JobWords::default());
+}
+
+#[test]
+fn a_changed_job_opens_as_a_document_that_every_view_shows() {
+    let path = sample("training");
+    let mut window = window(vec![path]);
+    rest(&mut window);
+    let job = JobWords { batch: "2".into(), checkpoint: true, accumulate: "2".into(), ..JobWords::default() };
+    serve(&mut window, job, WhatIfDeed::Run);
+    let tried = window.state().session.tries().expect("tried").rows().last().expect("a row");
+    let (counters, number) = (tried.row.outcome.counters, tried.number);
+    window.state().session.send(Command::WhatIf(WhatIfDeed::Open(number)));
+    rest(&mut window);
+    assert_eq!(errors(&window), Vec::<String>::new());
+    let session = &window.state().session;
+    let (document, _, memory) = session.front().expect("open");
+    let title = document.title.as_str();
+    assert!(title.starts_with("training.pickle.gz, batch ×2, "), "{title}");
+    assert!(title.contains("(estimate), what if 2"), "{title}");
+    assert!(document.snapshot.origin.name.contains("each layer checkpointed"), "{}", document.snapshot.origin.name);
+    let usage = fragscope::analysis::UsageTimeline::of(memory, &fragscope::base::Progress::new()).expect("nobody cancels");
+    let peaks = [&usage.reserved, &usage.allocated, &usage.active, &usage.requested].map(|curve| curve.peak().1);
+    let gauges = [counters.reserved, counters.allocated, counters.active, counters.requested].map(|gauge| gauge.peak);
+    assert_eq!(peaks, gauges, "to the byte");
+    let context = window.ctx.clone();
+    for view in VIEWS {
+        context.data_mut(|data| data.insert_temp(egui::Id::unique("wanted view"), view.id));
+        rest(&mut window);
+        window.render().expect("painted");
+    }
+    assert_eq!(errors(&window), Vec::<String>::new());
+}
+
+#[test]
+fn rows_are_sorted_by_their_headers_kept_in_the_chart_and_copied() {
+    let mut window = with_sample("fragmentation_oom");
+    show(&mut window);
+    click(&mut window, "Try all settings");
+    let numbers = |window: &Window_<'_>| -> Vec<u32> {
+        let rows = window.get_all_by_role(Role::ListBoxOption);
+        let names = rows.filter_map(|row| row.accesskit_node().label()).filter(|name| name.starts_with("No. "));
+        names.filter_map(|name| name[4..].split(':').next()?.parse().ok()).collect()
+    };
+    let reserved = |window: &Window_<'_>, number: u32| {
+        let rows = window.state().session.tries().expect("tried").rows();
+        rows.iter().find(|row| row.number == number).expect("shown").row.outcome.counters.reserved.peak
+    };
+    for descending in [true, false] {
+        click(&mut window, "sort what was tried by Reserved");
+        let shown = numbers(&window);
+        let values: Vec<u64> = shown.iter().map(|number| reserved(&window, *number)).collect();
+        let ordered = if descending { values.is_sorted_by(|one, other| other <= one) } else { values.is_sorted() };
+        assert!(ordered && 2 < values.len(), "{values:?}");
+    }
+    // The row in front is drawn without being asked for; one that is kept stays beside it.
+    let drawn = |window: &Window_<'_>, number: u32| {
+        let rows = window.state().session.tries().expect("tried").rows();
+        rows.iter().find(|row| row.number == number).is_some_and(|row| row.reserved.is_some())
+    };
+    let front = window.state().session.tries().and_then(|tries| tries.newest()).expect("a best one");
+    assert!(drawn(&window, front), "what is best is drawn");
+    window.get_by_role_and_label(Role::CheckBox, "Keep in chart").click();
+    rest(&mut window);
+    let other = numbers(&window).into_iter().find(|number| *number != front).expect("another");
+    let row = format!("No. {other}: ");
+    let node = window
+        .get_all_by_role(Role::ListBoxOption)
+        .find(|node| node.accesskit_node().label().is_some_and(|label| label.starts_with(&row)));
+    node.expect("shown").click_secondary();
+    rest(&mut window);
+    window.get_by_label("Copy as setting").click();
+    window.step();
+    let commands = &window.output().platform_output.commands;
+    let copied = commands.iter().find_map(|command| match command {
+        egui::OutputCommand::CopyText(text) => Some(text.clone()),
+        _ => None,
+    });
+    let settings = {
+        let rows = window.state().session.tries().expect("tried").rows();
+        rows.iter().find(|row| row.number == other).expect("shown").row.settings.clone()
+    };
+    assert_eq!(copied, Some(format!("PYTORCH_CUDA_ALLOC_CONF={settings}")));
+    rest(&mut window);
+    let node = window
+        .get_all_by_role(Role::ListBoxOption)
+        .find(|node| node.accesskit_node().label().is_some_and(|label| label.starts_with(&row)));
+    node.expect("shown").click();
+    rest(&mut window);
+    assert!(drawn(&window, other), "the row in front is drawn");
+    let out = format!("take No. {front} out of the chart");
+    window.get_by_role_and_label(Role::Button, &out).click();
+    rest(&mut window);
+    assert!(window.query_by_role_and_label(Role::Button, &out).is_none());
 }

@@ -4,14 +4,16 @@
 use crate::samples;
 use crate::simulator::{CONTEXT, asked, counters_of, files, recorded};
 use fragscope::analysis::diagnosis::{Diagnosis, DiagnosisParams, Verdict};
-use fragscope::analysis::{Asked, Query as _, Subject, UsageTimeline};
+use fragscope::analysis::{Asked, Query as _, Subject, UsageTimeline, Workload};
 use fragscope::base::Progress;
 use fragscope::model::{
     Action, AllocatorSettings, DeviceId, DeviceMemory, EventIdx, OriginKind, Position, Snapshot, WarningKind,
 };
 use fragscope::replay::{MemoryState, Replay};
+use fragscope::report::what_if_job::{ChangedJob, JobWords, Naming};
 use fragscope::simulator::{
-    AtFailure, EmptyCaches, Fidelity, Outcome, Recorded, RequestStream, Scenario, capacity_told, conf, record, simulate, sweep,
+    AtFailure, EmptyCaches, Fidelity, Outcome, Recorded, Request, RequestStream, Scenario, capacity_told, conf, record, simulate,
+    sweep,
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -349,5 +351,88 @@ fn scenarios_differ_in_more_than_settings() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(sentence), "{arguments:?}: {said}");
+    }
+}
+
+/// A job changed as the command line and the window change it.
+fn changed(job: &Job, words: &JobWords) -> ChangedJob {
+    let given = words.read(Naming::Options).expect("read");
+    let workload = Workload::of(&job.snapshot, job.id, &Progress::new()).expect("nobody cancels");
+    given.change(&job.asked, &job.snapshot, job.id, &workload, &Progress::new()).expect("changed")
+}
+
+#[test]
+fn a_changed_job_is_recorded_to_the_byte_with_the_stacks_of_what_it_copies() {
+    let path = samples::sample("training");
+    let job = jobs().find(|job| job.path == path).expect("the sample");
+    let recorded = job.memory();
+    let scenario = Scenario { capacity: None, total: None, ..job.as_recorded() };
+    let words = |set: fn(&mut JobWords)| {
+        let mut words = JobWords::default();
+        set(&mut words);
+        words
+    };
+    for words in [
+        words(|words| words.checkpoint = true),
+        words(|words| words.accumulate = "3".into()),
+        words(|words| words.batch = "2".into()),
+        words(|words| (words.batch, words.checkpoint, words.accumulate) = ("2".into(), true, "2".into())),
+        words(|words| (words.offload_activations, words.without_optimizer) = (true, true)),
+    ] {
+        let changed = changed(&job, &words);
+        let run = record(&job.snapshot, job.id, &changed.asked, &scenario, &Progress::new());
+        let (outcome, snapshot) = run.expect("nobody cancels");
+        let memory = simulated(&snapshot);
+        let usage = UsageTimeline::of(memory, &Progress::new()).expect("nobody cancels");
+        let peaks = [&usage.reserved, &usage.allocated, &usage.active, &usage.requested].map(|curve| curve.peak().1);
+        let counters = &outcome.counters;
+        let gauges = [counters.reserved, counters.allocated, counters.active, counters.requested].map(|gauge| gauge.peak);
+        assert_eq!(peaks, gauges, "{words:?}");
+        assert_eq!(warned(&snapshot), Vec::<String>::new(), "{words:?}");
+        let back = snapshot.warnings.iter().find(|(kind, ..)| *kind == WarningKind::TimeBackwards);
+        assert!(back.is_none(), "{words:?}: time goes on only forward: {back:?}");
+        assert!(snapshot.origin.name.contains(&changed.note.what) && snapshot.origin.name.contains("(estimate)"));
+        // What each request copies: so many lives of a stack, so many requests that stem from its lives.
+        let mut wanted = std::collections::BTreeMap::<u32, i64>::new();
+        for (_, request) in &changed.asked.requests {
+            if let Request::Alloc(_, asked) = request {
+                let stack = recorded.trace.stacks()[asked.source.0 as usize];
+                *wanted.entry(stack.0).or_default() += 1;
+            }
+        }
+        for stack in memory.allocations.stacks() {
+            *wanted.entry(stack.0).or_default() -= 1;
+        }
+        assert!(wanted.values().all(|left| *left == 0), "{words:?}: {wanted:?}");
+    }
+}
+
+#[test]
+fn a_report_of_a_changed_job_says_what_was_changed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = samples::sample("training").to_string_lossy().into_owned();
+    for ending in ["json", "html", "md", "png"] {
+        let out = folder.path().join(format!("run.{ending}")).to_string_lossy().into_owned();
+        let words = ["whatif", &file, "--batch", "2", "--checkpoint", "--accumulate", "2", "--report", &out];
+        let text = text_of(&words);
+        assert!(text.contains("its requests, batch ×2, each layer checkpointed, gradients accumulated over 2 parts (estimate),"));
+        let report = std::fs::read(&out).expect("a report");
+        if ending != "png" {
+            let report = String::from_utf8(report).expect("text");
+            assert!(report.contains("batch ×2") && report.contains("(estimate)"), "{ending}");
+        }
+    }
+    for (options, sentence) in [
+        (&["--accumulate", "1"][..], "--accumulate: 1 is no number of parts: 2 to 1024"),
+        (&["--batch", "big"], "--batch: big is no number"),
+        (&["--batch", ""], "--batch: nothing is given"),
+        (&["--scale", "forward=-1"], "--scale forward: -1 is no factor"),
+        (&["--drop", ""], "--drop: the pattern is empty"),
+        (&["--offload", "optimizer-state", "--without", "optimizer-state"], "give one of them"),
+    ] {
+        let output = fragscope(&[&["whatif", &file], options].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {said}");
+        assert!(said.contains(sentence), "{options:?}: {said}");
     }
 }

@@ -1,27 +1,22 @@
 //! The options of `whatif` that change the job itself.
 //!
-//! Always: a pattern is a line of the search; one that finds nothing is an error, for it would change nothing.
+//! Always: they are read as the form of the window is; this only collects their words.
 
-use crate::analysis::{FindTerms, Found, Workload};
+use crate::analysis::Workload;
 use crate::cli::opening::{self, Device};
 use crate::model::Snapshot;
-use crate::simulator::{Change, Changed, Chosen, RequestStream, change};
+use crate::report::what_if_job::{BlockDeed, BlockWords, ChangedJob, JobWords, Naming};
+use crate::simulator::RequestStream;
 use anyhow::{anyhow, bail};
-use clap::{Arg, ArgAction, ArgMatches, value_parser};
-use std::sync::Arc;
+use clap::{Arg, ArgAction, ArgMatches};
 
 /// What can wait on the host or be left out.
 const ACTIVATIONS: &str = "activations";
 const OPTIMIZER_STATE: &str = "optimizer-state";
 
-/// A change of chosen blocks.
-type Kind = fn(Chosen) -> Change;
-
 /// Adds the options.
 pub(super) fn arguments(command: clap::Command) -> clap::Command {
-    let factor = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name("FACTOR").value_parser(value_parser!(f64)).help(help)
-    };
+    let factor = |name: &'static str, help: &'static str| Arg::new(name).long(name).value_name("FACTOR").help(help);
     let pattern = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).action(ArgAction::Append).help(help)
     };
@@ -54,7 +49,6 @@ pub(super) fn arguments(command: clap::Command) -> clap::Command {
             Arg::new("accumulate")
                 .long("accumulate")
                 .value_name("N")
-                .value_parser(value_parser!(u32).range(2..=1024))
                 .help("The job with each batch in N parts and one step of the optimizer"),
         )
         .arg(pattern("scale", "PATTERN=FACTOR", "Blocks that the search finds, so many times as large"))
@@ -78,51 +72,44 @@ pub(super) fn changed(
     snapshot: &Snapshot,
     device: &Device<'_>,
     asked: &RequestStream,
-) -> anyhow::Result<Option<Changed>> {
-    let changes = changes(matches, snapshot, device)?;
-    if changes.is_empty() {
+) -> anyhow::Result<Option<ChangedJob>> {
+    let given = words(matches)?.read(Naming::Options).map_err(|sentence| anyhow!(sentence))?;
+    if given.is_empty() {
         return Ok(None);
     }
     let workload = opening::watched(|progress| Workload::of(snapshot, device.id, progress))?;
-    let changed = change(asked, &device.memory.allocations, &workload, &changes).map_err(|sentence| anyhow!(sentence))?;
-    Ok(Some(changed))
+    Ok(Some(opening::watched(|progress| given.change(asked, snapshot, device.id, &workload, progress))?))
 }
 
-fn changes(matches: &ArgMatches, snapshot: &Snapshot, device: &Device<'_>) -> anyhow::Result<Vec<Change>> {
-    let mut changes = Vec::new();
-    changes.extend(matches.get_one::<f64>("batch").map(|factor| Change::Batch(*factor)));
-    changes.extend(matches.get_one::<f64>("length").map(|factor| Change::Length(*factor)));
-    changes.extend(matches.get_flag("checkpoint").then_some(Change::Checkpoint));
-    for what in matches.get_many::<String>("offload").into_iter().flatten() {
-        changes.push(if what == ACTIVATIONS { Change::OffloadActivations } else { Change::OffloadOptimizerState });
-    }
-    changes.extend(matches.get_one::<String>("without").map(|_| Change::WithoutOptimizerState));
-    changes.extend(matches.get_one::<u32>("accumulate").map(|parts| Change::Accumulate(*parts)));
-    if changes.contains(&Change::Checkpoint) && changes.contains(&Change::OffloadActivations) {
-        bail!("--checkpoint and --offload activations change the same blocks: give one of them");
-    }
-    for text in matches.get_many::<String>("scale").into_iter().flatten() {
-        let told = text.rsplit_once('=').and_then(|(words, factor)| Some((words, factor.parse::<f64>().ok()?)));
-        let Some((words, factor)) = told else { bail!("--scale {text}: write a pattern, =, and a factor: attention=2") };
-        changes.push(Change::Scale(chosen("scale", words, snapshot, device)?, factor));
-    }
-    let kinds: [(&str, Kind); 3] = [("drop", Change::Drop), ("shorten", Change::Shorten), ("move-out", Change::MoveOut)];
-    for (name, kind) in kinds {
-        for words in matches.get_many::<String>(name).into_iter().flatten() {
-            changes.push(kind(chosen(name, words, snapshot, device)?));
+fn words(matches: &ArgMatches) -> anyhow::Result<JobWords> {
+    let text = |name: &str| matches.get_one::<String>(name).cloned();
+    for name in ["batch", "length", "accumulate"] {
+        // In the form an empty field changes nothing; an option that is given is to change something.
+        if text(name).is_some_and(|text| text.trim().is_empty()) {
+            bail!("--{name}: nothing is given");
         }
     }
-    Ok(changes)
-}
-
-/// The blocks a pattern finds.
-fn chosen(option: &str, words: &str, snapshot: &Snapshot, device: &Device<'_>) -> anyhow::Result<Chosen> {
-    let terms = FindTerms::parse(words).map_err(|error| anyhow!("--{option} {words}: {error}"))?;
-    let Some(terms) = terms.map(Arc::new) else { bail!("--{option}: the pattern is empty") };
-    let found = opening::watched(|progress| Found::of(snapshot, device.memory, &terms, progress))?;
-    if found.sum.count == 0 {
-        bail!("--{option} {words}: no block is found by it");
+    let offloads = |what: &str| matches.get_many::<String>("offload").into_iter().flatten().any(|given| given == what);
+    let mut blocks = Vec::new();
+    for (deed, _, option) in BlockDeed::ALL {
+        for text in matches.get_many::<String>(option.trim_start_matches("--")).into_iter().flatten() {
+            let (pattern, factor) = if deed == BlockDeed::Scale {
+                let told = text.rsplit_once('=');
+                told.ok_or_else(|| anyhow!("{option} {text}: write a pattern, =, and a factor: attention=2"))?
+            } else {
+                (text.as_str(), "")
+            };
+            blocks.push(BlockWords { deed, pattern: pattern.to_owned(), factor: factor.to_owned() });
+        }
     }
-    let lives = device.memory.allocations.ids().map(|id| found.has(id)).collect();
-    Ok(Chosen { words: words.to_owned(), lives })
+    Ok(JobWords {
+        batch: text("batch").unwrap_or_default(),
+        length: text("length").unwrap_or_default(),
+        checkpoint: matches.get_flag("checkpoint"),
+        offload_activations: offloads(ACTIVATIONS),
+        offload_optimizer: offloads(OPTIMIZER_STATE),
+        without_optimizer: matches.contains_id("without"),
+        accumulate: text("accumulate").unwrap_or_default(),
+        blocks,
+    })
 }

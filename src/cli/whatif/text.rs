@@ -35,7 +35,8 @@ pub fn of(rows: &[ScenarioRow], told: &Told<'_>) -> String {
         Some(total) => format!("a card of {}", Bytes(total)),
         None => "a card without end".to_owned(),
     };
-    let _ = writeln!(text, "{file}, {}: its requests on {card}\n", memory.title());
+    let job = rows.first().and_then(|row| row.change.as_ref()).map_or(String::new(), |change| format!(", {},", change.brief()));
+    let _ = writeln!(text, "{file}, {}: its requests{job} on {card}\n", memory.title());
     text.push_str(&table(rows).lines(2));
     for row in rows {
         if let Some(smallest) = &row.smallest {

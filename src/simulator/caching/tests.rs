@@ -78,7 +78,7 @@ fn nothing_is_lost_and_nothing_overlaps() {
                     _ => 1 + dice.below(5000),
                 };
                 let pool = PoolId(u32::from(dice.below(8) == 0));
-                let wanted = Wanted { size, stream: dice.below(2), pool };
+                let wanted = Wanted { size, stream: dice.below(2), pool, source: EventIdx(0) };
                 let retries = memory.counters().retries;
                 let address = memory.allocate(Some(AllocationId(life)), &wanted, &[]);
                 if retries < memory.counters().retries {

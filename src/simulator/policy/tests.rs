@@ -2,7 +2,7 @@
 //! overlaps.
 
 use super::*;
-use crate::model::{Action, AllocatorSettings, PoolId};
+use crate::model::{Action, AllocatorSettings, EventIdx, PoolId};
 use crate::simulator::caching::Caching;
 use crate::simulator::device::{Placement, Vram};
 use crate::simulator::journal::{Given, Place};
@@ -92,7 +92,7 @@ fn run(mut memory: impl Policy<Journal = Book>, capacity: u64, name: &str, seed:
             1 => 1 + below(40 * MIB),
             _ => 1 + below(5000),
         };
-        let wanted = Wanted { size, stream: below(3), pool: PoolId(u32::from(below(8) == 0)) };
+        let wanted = Wanted { size, stream: below(3), pool: PoolId(u32::from(below(8) == 0)), source: EventIdx(step) };
         let life = AllocationId(step);
         let waiting: Vec<AllocationId> = if below(5) == 0 { pending.drain(..pending.len() / 2).collect() } else { Vec::new() };
         if memory.allocate(Some(life), &wanted, &waiting).is_some() {

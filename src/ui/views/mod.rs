@@ -19,7 +19,9 @@ pub mod usage;
 pub mod usage_header;
 pub mod view;
 pub mod what_if;
+mod what_if_chart;
 pub mod what_if_form;
+mod what_if_job;
 pub mod why;
 
 pub use view::{Cx, View, ViewClass};

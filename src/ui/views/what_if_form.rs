@@ -8,6 +8,7 @@ use crate::session::what_if::{Caches, WhatIfForm};
 use crate::simulator::{POLICIES, conf};
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::Cx;
+use crate::ui::views::what_if_job as job;
 use egui::{ComboBox, Grid, RichText, TextEdit, Ui, vec2};
 
 /// Sizes of cards that are sold, in GiB.
@@ -72,6 +73,7 @@ fn with_value(conf: &str, key: &str, value: Option<&str>) -> String {
 
 /// Shows the form; what is filled in afterwards.
 pub fn show(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, memory: &DeviceMemory, form: &mut WhatIfForm) {
+    job::show(ui, cx, &mut form.job);
     let recorded = form.conf(snapshot);
     let mut text = recorded.clone();
     Grid::new("what if form").num_columns(2).spacing(vec2(2.0 * UNIT, UNIT)).show(ui, |ui| {

@@ -95,6 +95,10 @@ pub struct TableRow {
     pub unfolded: Option<bool>,
     /// How far it stands in, in levels.
     pub depth: u8,
+    /// The colour it is drawn with elsewhere.
+    pub mark: Option<egui::Color32>,
+    /// What else can be copied of it: what the menu calls it, and the text.
+    pub copies: Option<(String, String)>,
 }
 
 /// What the hand did to a table in this frame, by row.
@@ -158,7 +162,13 @@ impl Table {
         let background = ui.interact(body, ui.scope_id().with(content.name), Sense::hover());
         background.widget_info(|| WidgetInfo::labeled(Role::ListBox, true, content.name));
         if background.contains_pointer() {
-            self.top -= f64::from(ui.input(|input| input.smooth_scroll_delta().y) / ROW);
+            let by = ui.input(|input| input.smooth_scroll_delta().y);
+            let top = (self.top - f64::from(by / ROW)).clamp(0.0, highest);
+            // What moves this does not move what it lies in.
+            if top != self.top {
+                ui.input_mut(|input| input.smooth_scroll_delta.y = 0.0);
+            }
+            self.top = top;
         }
         if let Some(row) = self.wanted.take().map(|row| row as f64)
             && (row < self.top || self.top + fits - 1.0 < row)
@@ -259,7 +269,10 @@ fn show_row(
     row: &TableRow,
     touch: &mut TableTouch,
 ) {
-    let response = ui.interact(rect, ui.scope_id().with((content.name, place)), Sense::click());
+    // What is out of sight, in a table that is wider than its room, is no target.
+    let seen = rect.intersect(ui.clip_rect());
+    let target = if seen.is_positive() { seen } else { rect };
+    let response = ui.interact(target, ui.scope_id().with((content.name, place)), Sense::click());
     response.widget_info(|| WidgetInfo::selected(Role::ListBoxOption, true, row.selected, &row.name));
     if row.found == Some(true) {
         ui.painter().rect_filled(rect, 0.0, cx.tokens.found_row);
@@ -272,6 +285,10 @@ fn show_row(
     if row.selected {
         let bar = Rect::from_min_size(rect.min, vec2(UNIT / 2.0, rect.height()));
         ui.painter().rect_filled(bar, 0.0, cx.tokens.accent);
+    }
+    if let Some(mark) = row.mark {
+        let at = Rect::from_center_size(pos2(rect.min.x + 1.5 * UNIT, rect.center().y), vec2(1.5 * UNIT, 2.5 * UNIT));
+        ui.painter().rect_filled(at, 1.0, mark);
     }
     let pointer = response.hover_pos();
     let mut told = None;
@@ -312,6 +329,12 @@ fn show_row(
         ui.data_mut(|data| data.insert_temp(key, asked));
     }
     response.context_menu(|ui| {
+        if let Some((words, text)) = &row.copies
+            && ui.button(words).clicked()
+        {
+            ui.copy_text(text.clone());
+            ui.close();
+        }
         if ui.button("Copy row").clicked() {
             let texts: Vec<&str> = row.cells.iter().map(|cell| cell.text.as_str()).collect();
             ui.copy_text(texts.join("\t"));
