@@ -233,8 +233,8 @@ fn tell_until_zeroed(lives: &Allocations, parts: &Parts, steps: &mut Steps, role
         if ids(last.to, step.to).any(|id| parts.of_life(lives, id) == Part::Optimizer) {
             continue;
         }
-        let of_pass = ids(last.turn, last.to).filter(|id| parts.of_life(lives, *id) == Part::Backward);
-        let Some(end) = of_pass.last().map(|id| lives.born()[id.row()]) else { continue };
+        let mut of_pass = ids(last.turn, last.to).filter(|id| parts.of_life(lives, *id) == Part::Backward);
+        let Some(end) = of_pass.next_back().map(|id| lives.born()[id.row()]) else { continue };
         let mut left = parameters.clone();
         let mut zeroed = None;
         for id in step.rounds.iter().flat_map(|round| ids(round.turn, round.to)) {
