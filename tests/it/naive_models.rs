@@ -2,7 +2,7 @@
 //! addresses, the same counters, and books that balance after each of many random requests.
 
 use crate::random_requests::{Dice, MIB, Told};
-use fragscope::model::{AllocationId, PoolId};
+use fragscope::model::{AllocationId, EventIdx, PoolId};
 use fragscope::simulator::device::{Driver, Placement, Vram};
 use fragscope::simulator::paged::Paged;
 use fragscope::simulator::stream_ordered::StreamOrdered;
@@ -289,7 +289,7 @@ fn compare(mut ours: impl Policy<Journal = Told>, mut plain: impl Plain, seed: u
             2 => MIB - 1 + dice.below(3),
             _ => 1 + dice.below(5000),
         };
-        let wanted = Wanted { size, stream: dice.below(3), pool: PoolId(u32::from(dice.below(8) == 0)) };
+        let wanted = Wanted { size, stream: dice.below(3), pool: PoolId(u32::from(dice.below(8) == 0)), source: EventIdx(0) };
         let life = AllocationId(step);
         let waiting: Vec<AllocationId> =
             if dice.below(6) == 0 { pending.drain(..pending.len() / 2).collect() } else { Vec::new() };

@@ -4,7 +4,7 @@
 //! their segments without a gap, no two free ones touch, reserved is active and free together, and nothing overlaps.
 
 use crate::naive_allocator::{Naive, Use};
-use fragscope::model::{Action, AllocationId, AllocatorSettings, PoolId};
+use fragscope::model::{Action, AllocationId, AllocatorSettings, EventIdx, PoolId};
 use fragscope::simulator::caching::Caching;
 use fragscope::simulator::device::{Placement, Vram};
 use fragscope::simulator::journal::{Given, Journal, Place};
@@ -61,7 +61,8 @@ fn compare(settings: &AllocatorSettings, rules: Rules, limit: Option<u64>, seed:
             _ => 1 + dice.below(5000),
         };
         let wanted =
-            Wanted { size, stream: dice.below(2), pool: PoolId((dice.below(8) == 0) as u32 * (1 + dice.below(2) as u32)) };
+            let pool = PoolId((dice.below(8) == 0) as u32 * (1 + dice.below(2) as u32));
+            Wanted { size, stream: dice.below(2), pool, source: EventIdx(0) };
         let life = AllocationId(step);
         let waiting: Vec<AllocationId> =
             if dice.below(5) == 0 { pending.drain(..pending.len() / 2).collect() } else { Vec::new() };

@@ -1,6 +1,7 @@
 //! Random requests, checked against a naive list of lives: nothing is lost and nothing overlaps.
 
 use super::*;
+use crate::model::EventIdx;
 use crate::simulator::device::{Placement, Vram};
 
 const MIB: u64 = 1 << 20;
