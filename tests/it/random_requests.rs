@@ -60,9 +60,9 @@ fn compare(settings: &AllocatorSettings, rules: Rules, limit: Option<u64>, seed:
             5 => 600 * (1 + dice.below(3)),
             _ => 1 + dice.below(5000),
         };
-        let wanted =
-            let pool = PoolId((dice.below(8) == 0) as u32 * (1 + dice.below(2) as u32));
-            Wanted { size, stream: dice.below(2), pool, source: EventIdx(0) };
+        let stream = dice.below(2);
+        let pool = PoolId((dice.below(8) == 0) as u32 * (1 + dice.below(2) as u32));
+        let wanted = Wanted { size, stream, pool, source: EventIdx(0) };
         let life = AllocationId(step);
         let waiting: Vec<AllocationId> =
             if dice.below(5) == 0 { pending.drain(..pending.len() / 2).collect() } else { Vec::new() };
