@@ -190,15 +190,22 @@ impl JobWords {
 }
 
 /// What is wanted of a factor.
-const WANTED_FACTOR: &str = "write a factor above 0, as 0.5 or 2";
+const WANTED_FACTOR: &str = "write a factor above 0, as 0.5, 2 or 24/32";
 
-/// A factor; none where nothing is given.
+/// A factor, as one number or as the new one over the recorded one; none where nothing is given.
 fn factor(text: &str, name: &str) -> Result<Option<f64>, String> {
     let text = text.trim();
     if text.is_empty() {
         return Ok(None);
     }
-    let factor = text.parse::<f64>().map_err(|_| format!("{name}: {text} is no number: {WANTED_FACTOR}"))?;
+    let number = |part: &str| {
+        let number = part.trim().parse::<f64>();
+        number.map_err(|_| format!("{name}: {text} is no number: {WANTED_FACTOR}"))
+    };
+    let factor = match text.split_once('/') {
+        Some((new, recorded)) => number(new)? / number(recorded)?,
+        None => number(text)?,
+    };
     if factor.is_finite() && 0.0 < factor {
         Ok(Some(factor))
     } else {

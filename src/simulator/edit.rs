@@ -6,6 +6,7 @@ use crate::base::id::Id as _;
 use crate::model::{AllocationId, Allocations, EventIdx};
 use crate::simulator::request::{Request, RequestStream, Wanted};
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// A stream of requests with what is to become of it.
 pub(super) struct Edit<'a> {
@@ -103,6 +104,9 @@ impl<'a> Edit<'a> {
             Request::Failed(_) | Request::PoolEnds(_) | Request::EmptyCache => true,
         });
         self.wanted.retain(|life, _| !gone(life));
+        if let Some(start) = &mut self.stream.start {
+            Arc::make_mut(start).leave_out(|life| gone(&life));
+        }
     }
     /// Puts a request behind an event.
     pub fn put(&mut self, behind: EventIdx, request: Request) {

@@ -100,6 +100,34 @@ impl Layout {
             segment.rank = ties.get(&segment.base).copied().unwrap_or_default();
         }
     }
+    /// Takes blocks out as if they had never been asked for: neighbours that are free become one, and a segment that holds
+    /// nothing else any more was never made.
+    pub(crate) fn leave_out(&mut self, gone: impl Fn(AllocationId) -> bool) {
+        for segment in &mut self.segments {
+            if !segment.blocks.iter().any(|block| block.life.is_some_and(&gone)) {
+                continue;
+            }
+            let mut blocks: Vec<LaidBlock> = Vec::with_capacity(segment.blocks.len());
+            for block in segment.blocks.drain(..) {
+                let block = if block.life.is_some_and(&gone) {
+                    LaidBlock { requested: 0, state: BlockState::Inactive, life: None, ..block }
+                } else {
+                    block
+                };
+                match blocks.last_mut() {
+                    Some(last) if last.state == BlockState::Inactive && block.state == BlockState::Inactive => {
+                        last.size = last.size.saturating_add(block.size);
+                    }
+                    _ => blocks.push(block),
+                }
+            }
+            if blocks.iter().all(|block| block.state == BlockState::Inactive) {
+                blocks.clear();
+            }
+            segment.blocks = blocks;
+        }
+        self.segments.retain(|segment| !segment.blocks.is_empty());
+    }
     /// Bytes of its segments.
     pub fn reserved(&self) -> u64 {
         self.segments.iter().map(|segment| segment.size).sum()

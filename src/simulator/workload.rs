@@ -117,6 +117,9 @@ pub fn change(asked: &RequestStream, lives: &Allocations, workload: &Workload, c
     if workload.steps.way == Some(StepWay::LowWater) && changes.iter().any(passes) {
         assumptions.push("Without stacks the passes are taken to meet at the peak of memory, so what begins the backward pass may count as held for it.".to_owned());
     }
+    if asked.start.is_some() {
+        assumptions.push("What is older than the recording keeps its size and place, unless it is left out.".to_owned());
+    }
     Ok(Changed {
         asked: edit.finish(),
         what: what.join(", "),

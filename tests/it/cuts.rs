@@ -3,10 +3,11 @@
 
 use crate::samples;
 use crate::simulator::{CONTEXT, asked, card, counters_of, files, recorded};
+use fragscope::analysis::Workload;
 use fragscope::base::Progress;
-use fragscope::model::{DeviceId, EventIdx, Missing, Snapshot};
+use fragscope::model::{DeviceId, EventIdx, Missing, Position, Snapshot};
 use fragscope::replay::{BlockRecord, Replay, SegmentRecord, SnapshotBuilder};
-use fragscope::simulator::{Fidelity, Scenario, capacity_told, simulate};
+use fragscope::simulator::{Change, Chosen, Fidelity, Scenario, Start, capacity_told, change, simulate};
 
 /// The snapshot that a ring without the first `from` events would have left.
 fn cut(snapshot: &Snapshot, id: DeviceId, from: u32) -> Snapshot {
@@ -115,4 +116,37 @@ fn cut_recordings_are_reproduced() {
     );
     assert!((all - placed) * 1000 <= all, "more than a thousandth of {all} allocations lie elsewhere");
     assert!(wrong.is_empty(), "cut recordings not reproduced:\n{}", wrong.join("\n"));
+}
+
+/// Blocks that were there when the recording began are left out like those that it shows being made: without all of them a
+/// run is what it is on an empty card.
+#[test]
+fn what_is_older_than_a_recording_can_be_left_out() {
+    let path = samples::sample("late_start");
+    let snapshot = samples::open(&path);
+    let device = snapshot.busiest_device().expect("a device");
+    let memory = &snapshot.devices[device];
+    let (replay, progress) = (Replay::new(memory), Progress::new());
+    let mut asked = asked(&snapshot, device, &replay);
+    let recorded = recorded(&snapshot, &counters_of(&path));
+    let found = Fidelity::of(&snapshot, device, &replay, &mut asked, &recorded, &progress);
+    let found = found.expect("nobody cancels").expect("a release");
+    let held = asked.start.as_ref().expect("it begins mid-run").active().count();
+    assert!(0 < held);
+    let lives = memory.allocations.born().iter().map(|born| *born == Position::START).collect();
+    let older = Change::Drop(Chosen { words: "older".to_owned(), lives });
+    let workload = Workload::of(&snapshot, device, &progress).expect("nobody cancels");
+    let changed = change(&asked, &memory.allocations, &workload, &[older]).expect("some are found");
+    assert!(changed.assumption.contains("older than the recording"), "{}", changed.assumption);
+    let start = changed.asked.start.as_ref().expect("it still begins mid-run");
+    let before = asked.start.as_ref().map_or(0, |start| start.segments.len());
+    // Segments that held nothing stay in the cache.
+    assert_eq!(start.active().count(), 0);
+    assert!(start.segments.len() < before, "{} of {before} segments", start.segments.len());
+    let scenario = Scenario::new(recorded.settings.clone(), found.rules);
+    let left_out = simulate(&changed.asked, &scenario, &progress).expect("nobody cancels");
+    let empty = Scenario { start: Start::Empty, ..scenario };
+    let empty = simulate(&asked, &empty, &progress).expect("nobody cancels");
+    assert_eq!(left_out.counters.allocated, empty.counters.allocated);
+    assert_eq!(left_out.counters.requested, empty.counters.requested);
 }

@@ -22,7 +22,7 @@ pub(super) fn arguments(command: clap::Command) -> clap::Command {
     };
     let batch = "The job with so many times the batch: 0.5, 2, or as samples of the new and the recorded batch: 24/32";
     command
-        .arg(Arg::new("batch").long("batch").value_name("FACTOR").value_parser(times).help(batch))
+        .arg(factor("batch", batch))
         .arg(factor("length", "The job with sequences so many times as long"))
         .arg(
             Arg::new("checkpoint")
@@ -55,15 +55,6 @@ pub(super) fn arguments(command: clap::Command) -> clap::Command {
         .arg(pattern("drop", "PATTERN", "Without the blocks that the search finds"))
         .arg(pattern("shorten", "PATTERN", "Blocks that the search finds are made again in the backward pass"))
         .arg(pattern("move-out", "PATTERN", "Blocks that the search finds wait on the host"))
-}
-
-/// A factor: `0.5`, or `24/32`.
-fn times(text: &str) -> Result<f64, String> {
-    let number = |text: &str| text.trim().parse::<f64>().map_err(|_| format!("{text} is no number: write 0.5 or 24/32"));
-    match text.split_once('/') {
-        Some((new, recorded)) => Ok(number(new)? / number(recorded)?),
-        None => number(text),
-    }
 }
 
 /// The changed job; none where no option changes it.
