@@ -75,8 +75,15 @@ pub fn has_end(log: &Path) -> bool {
     known_of(log).ended
 }
 
+/// The devices that a log's beginning names, each with its unchanging name where that is known.
+pub(super) fn devices_of(log: &Path) -> Option<Vec<(i32, Option<String>)>> {
+    let devices = known_of(log).devices;
+    (!devices.is_empty()).then_some(devices)
+}
+
 #[derive(Default)]
 struct Known {
+    devices: Vec<(i32, Option<String>)>,
     process: Option<u32>,
     ended: bool,
     text: String,
@@ -101,6 +108,10 @@ fn known_of(log: &Path) -> Known {
             let Piece::Record { kind, payload, .. } = piece else { continue };
             match Record::decode(kind, payload) {
                 Ok(Record::Facts(json)) => {
+                    let devices = fsl::devices_named(&json);
+                    if !devices.is_empty() {
+                        known.devices = devices;
+                    }
                     known.process = fsl::fact(&json, "pid").and_then(|number| number.parse().ok()).or(known.process);
                 }
                 Ok(Record::End(end)) => (known.ended, known.text) = (true, end.text),

@@ -6,8 +6,11 @@
 
 pub mod attach;
 pub mod child;
+pub mod driver;
+pub mod gpus;
 pub mod logs;
 pub mod recorder;
+mod sampling;
 pub mod source;
 pub mod torch;
 
@@ -15,4 +18,4 @@ pub use child::Running;
 pub use source::{CaptureError, CaptureSource, Prepared, Request, Stacks};
 
 /// All ways to capture.
-pub const SOURCES: &[&dyn CaptureSource] = &[&torch::Torch];
+pub const SOURCES: &[&dyn CaptureSource] = &[&torch::Torch, &driver::Driver];

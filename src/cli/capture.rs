@@ -126,10 +126,7 @@ fn record(source: &dyn CaptureSource, request: &Request) -> anyhow::Result<Outco
     let ended = Running::start(source, request)?.wait().context("the job cannot be waited for")?;
     told(&ended.logs, &ended.complaints);
     if ended.logs.is_empty() && ended.complaints.is_empty() {
-        output::note(
-            "nothing was recorded: no process of the job used CUDA through PyTorch, or its Python ran with -S, -I or -E, \
-             which leave out what is put on its path",
-        );
+        output::note(&format!("nothing was recorded: {}", source.why_nothing()));
     }
     if ended.status.success() {
         return Ok(if ended.logs.is_empty() { Outcome::Incomplete } else { Outcome::Done });

@@ -108,6 +108,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("image", &["report/"]),
     ("rustix", &["capture/child.rs"]),
     ("signal_hook", &["capture/child.rs"]),
+    ("cudarc", &["capture/workload/"]),
+    ("nvml_wrapper", &["capture/gpus.rs"]),
 ];
 
 /// Parts of `std` that a folder never touches.
@@ -186,7 +188,7 @@ const WINGS: &[(&str, &str, &[&str])] = &[
             "what_if_words",
         ],
     ),
-    ("capture", "SOURCES", &["source", "child", "logs", "recorder", "attach"]),
+    ("capture", "SOURCES", &["source", "child", "logs", "recorder", "attach", "gpus", "sampling", "workload"]),
     ("ui/views", "VIEWS", &["view", "usage_header", "compare_parts", "what_if_form"]),
 ];
 

@@ -2,6 +2,7 @@
 
 mod architecture;
 mod capture;
+mod capture_driver;
 mod capture_log;
 mod capture_torch;
 mod charts;

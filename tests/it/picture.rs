@@ -283,6 +283,7 @@ fn usage_input<'a>(drawn: &'a Drawn, clock: &'a Clock) -> UsageInput<'a> {
         bytes: 0.0..0.0,
         rasters: &[],
         capacity: Some(24 * MIB),
+        device: None,
         cursor: Some(Position(4)),
         range: Some(Position(2)..Position(5)),
         marks: &[('A', Position(3))],
