@@ -13,6 +13,7 @@ pub mod recorder;
 mod sampling;
 pub mod source;
 pub mod torch;
+pub mod workload;
 
 pub use child::Running;
 pub use source::{CaptureError, CaptureSource, Prepared, Request, Stacks};

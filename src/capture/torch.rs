@@ -66,7 +66,7 @@ pub(super) fn settings(request: &Request) -> String {
 }
 
 /// A text as JSON has it.
-fn json_text(text: &str) -> String {
+pub(super) fn json_text(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {

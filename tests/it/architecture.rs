@@ -18,7 +18,8 @@ const STAIRCASE: &[(&str, &[&str])] = &[
     ("analysis", &["replay"]),
     // A change of the job goes by the roles that lives have.
     ("simulator", &["replay", "analysis"]),
-    ("capture", &["replay", "format"]),
+    // A built-in workload is served by the simulator's own allocator, over memory of the device.
+    ("capture", &["replay", "format", "simulator"]),
     ("raster", &["replay", "analysis"]),
     ("chart", &["replay", "analysis", "raster"]),
     ("paint", &["chart", "raster"]),
@@ -107,8 +108,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("inferno", &["report/flame_svg.rs"]),
     ("image", &["report/"]),
     ("rustix", &["capture/child.rs"]),
-    ("signal_hook", &["capture/child.rs"]),
-    ("cudarc", &["capture/workload/"]),
+    ("signal_hook", &["capture/child.rs", "capture/workload/program.rs"]),
+    ("cudarc", &["capture/workload/gpu.rs"]),
     ("nvml_wrapper", &["capture/gpus.rs"]),
 ];
 

@@ -151,6 +151,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "killed")) { take_memory(10 * MIB); take_memory(6 * MIB); kill(getpid(), SIGKILL); }
     if (!strcmp(what, "leaves")) { take_memory(10 * MIB); _exit(3); }
     if (!strcmp(what, "context")) { take_memory(10 * MIB); DO(cuDevicePrimaryCtxRelease_v2(0)); }
+    if (!strcmp(what, "slow")) { u64 at = take_memory(10 * MIB); usleep(900000); give_memory(at); }
     if (!strcmp(what, "oom")) {
         u64 at;
         int answer = 0;
