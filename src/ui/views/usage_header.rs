@@ -50,10 +50,10 @@ fn device_line(ui: &mut Ui, cx: &Cx<'_>) {
     let (device, state) = (cx.ask::<DeviceUse>(()), cx.state());
     let (Some(device), Some(state), Some(place)) = (device.value(), state.value(), cx.place()) else { return };
     let Some(sentence) = device.sentence(place.cursor, state.totals.reserved) else { return };
-    ui.horizontal(|ui| {
+    ui.horizontal_top(|ui| {
         ui.add_space(UNIT);
         let text = RichText::new(sentence).color(cx.tokens.weak);
-        ui.add(egui::Label::new(text).truncate()).on_hover_text(DEVICE_USE);
+        ui.add(egui::Label::new(text).wrap()).on_hover_text(DEVICE_USE);
     });
 }
 

@@ -239,7 +239,8 @@ impl Books {
         let version = if real::cuDriverGetVersion(&mut version) == 0 { version } else { 0 };
         format!(
             "{{\"source\":\"driver\",\"way\":\"preload\",\"host\":{},\"pid\":{},\"argv\":[{}],\"cwd\":{},\"started_us\":{},\
-             \"cuda\":\"{}.{}\",\"starts_empty\":true,\"stacks\":\"{}\"}}",
+             \"cuda\":\"{}.{}\",\"starts_empty\":true,\"stacks\":\"{}\",\
+             \"allocator_settings\":{{\"allocator\":\"the driver itself: each call is a block\"}}}}",
             json(host.trim()),
             self.process,
             argv.join(","),
@@ -339,13 +340,17 @@ impl Books {
         if 0 < floating
             && let Some(log) = self.log()
         {
-            log.note(Severity::Info, &format!("when memory ran out, {floating} bytes were made by cuMemCreate and mapped nowhere"));
+            log.note(
+                Severity::Info,
+                &format!("when memory ran out, {floating} bytes were made by cuMemCreate and mapped nowhere"),
+            );
         }
     }
     /// What a call for pinned host memory came to.
     pub fn pinned(&mut self, answer: i32, address: u64, size: u64, caller: &Caller) {
         if answer == 0 && address != 0 {
-            let block = Block { address, size, device: -1, pool: 0, stream: 0, kind: Kind::Plain, context: real::current_context() };
+            let block =
+                Block { address, size, device: -1, pool: 0, stream: 0, kind: Kind::Plain, context: real::current_context() };
             self.give(block, Some(caller));
         } else if answer != 0 {
             self.complain(caller.0, answer);
@@ -527,7 +532,9 @@ impl Books {
             return self.complain(caller.0, answer);
         }
         self.modules += 1;
-        let (Some(device), Some((before, _)), Some((after, _))) = (real::current_device(), before, real::memory_info()) else { return };
+        let (Some(device), Some((before, _)), Some((after, _))) = (real::current_device(), before, real::memory_info()) else {
+            return;
+        };
         let taken = before.saturating_sub(after);
         self.module_bytes += taken;
         if 0 < taken {
@@ -549,6 +556,10 @@ impl Books {
         if 0 < failures {
             log.note(Severity::Warning, &format!("the recorder failed {failures} times, and left out what it was about"));
         }
-        log.end(&if held == 0 { String::new() } else { format!("it ended with {held} bytes of device memory that it never gave back") });
+        log.end(&if held == 0 {
+            String::new()
+        } else {
+            format!("it ended with {held} bytes of device memory that it never gave back")
+        });
     }
 }

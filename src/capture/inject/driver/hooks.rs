@@ -3,7 +3,7 @@
 //! Always: each calls the real function with what it was called with and answers what that answered. A function that is
 //! called by another of these, or by the driver itself, tells nothing.
 
-#![expect(non_snake_case, non_upper_case_globals, reason = "the driver's names")]
+#![expect(non_upper_case_globals, reason = "the driver's names")]
 
 use crate::books::Call;
 use crate::lookup;

@@ -78,6 +78,8 @@ pub struct Log {
     file: File,
     /// What the current call has told so far.
     waiting: Vec<u8>,
+    /// Its last events, which share a record.
+    events: Vec<u8>,
     texts: HashMap<String, u32>,
     frames: HashMap<(u32, u32), u32>,
     addresses: HashMap<usize, u32>,
@@ -131,6 +133,7 @@ impl Log {
         Ok(Log {
             file,
             waiting: Vec::new(),
+            events: Vec::new(),
             texts: HashMap::new(),
             frames: HashMap::new(),
             addresses: HashMap::new(),
@@ -140,10 +143,25 @@ impl Log {
     }
     /// Writes what waits.
     pub fn flush(&mut self) -> std::io::Result<()> {
-        let waiting = std::mem::take(&mut self.waiting);
-        if waiting.is_empty() { Ok(()) } else { self.file.write_all(&waiting) }
+        self.close_events();
+        let written = if self.waiting.is_empty() { Ok(()) } else { self.file.write_all(&self.waiting) };
+        self.waiting.clear();
+        written
+    }
+    /// Makes a record of the events that wait.
+    fn close_events(&mut self) {
+        if !self.events.is_empty() {
+            let events = std::mem::take(&mut self.events);
+            self.put(EVENTS, &events);
+            self.events = events;
+            self.events.clear();
+        }
     }
     fn record(&mut self, kind: u16, payload: &[u8]) {
+        self.close_events();
+        self.put(kind, payload);
+    }
+    fn put(&mut self, kind: u16, payload: &[u8]) {
         let at = self.waiting.len();
         self.waiting.extend([0xf5, 0x1c, 0x10, 0x9a]);
         self.waiting.extend((payload.len() as u32).to_le_bytes());
@@ -160,16 +178,15 @@ impl Log {
     }
     /// An event, now.
     pub fn event(&mut self, event: &Event) {
-        let mut payload = Vec::with_capacity(40);
-        payload.push(event.action);
-        payload.extend((event.device as i8).to_le_bytes());
-        payload.extend(event.pool.to_le_bytes());
-        payload.extend(event.stack.to_le_bytes());
-        payload.extend(event.address.to_le_bytes());
-        payload.extend(event.size.to_le_bytes());
-        payload.extend(event.stream.to_le_bytes());
-        payload.extend(now_us().to_le_bytes());
-        self.record(EVENTS, &payload);
+        let out = &mut self.events;
+        out.push(event.action);
+        out.extend((event.device as i8).to_le_bytes());
+        out.extend(event.pool.to_le_bytes());
+        out.extend(event.stack.to_le_bytes());
+        out.extend(event.address.to_le_bytes());
+        out.extend(event.size.to_le_bytes());
+        out.extend(event.stream.to_le_bytes());
+        out.extend(now_us().to_le_bytes());
     }
     /// What a device holds: free and all bytes.
     pub fn sample(&mut self, device: i32, free: u64, total: u64) {

@@ -98,7 +98,9 @@ pub unsafe fn replace(symbol: *const c_char, out: *mut *mut c_void, version: i32
         }
         let base = CStr::from_ptr(symbol).to_bytes();
         let fits = |hook: &&Hook| hook.base.as_bytes() == base && hook.since <= version;
-        let Some(newest) = HOOKS.iter().filter(fits).filter(|hook| !hook.per_thread).max_by_key(|hook| hook.since) else { return };
+        let Some(newest) = HOOKS.iter().filter(fits).filter(|hook| !hook.per_thread).max_by_key(|hook| hook.since) else {
+            return;
+        };
         let own = HOOKS.iter().filter(fits).find(|hook| hook.per_thread).filter(|_| flags & PER_THREAD != 0);
         let hook = own.unwrap_or(newest);
         // The driver may hand out what it was handed by `dlsym`.

@@ -47,7 +47,8 @@ pub struct Place {
 
 /// Where an address lies; none outside of all modules.
 pub fn place(address: usize) -> Option<Place> {
-    let mut info = DlInfo { file: std::ptr::null(), base: std::ptr::null_mut(), symbol: std::ptr::null(), address: std::ptr::null_mut() };
+    let mut info =
+        DlInfo { file: std::ptr::null(), base: std::ptr::null_mut(), symbol: std::ptr::null(), address: std::ptr::null_mut() };
     // SAFETY: any address may be asked for; the texts stay for as long as the module.
     unsafe {
         if dladdr(address as *const c_void, &mut info) == 0 || info.file.is_null() {
