@@ -3,7 +3,7 @@
 
 use fragscope::base::Progress;
 use fragscope::format;
-use fragscope::model::{Action, Position, Snapshot, WarningKind};
+use fragscope::model::{Action, Missing, Position, Snapshot, WarningKind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -144,6 +144,7 @@ fn every_way_to_find_the_driver_is_logged() {
         assert_eq!(log.job.total(0), Some(256 * MIB));
         assert_eq!(log.job.ended.as_ref().map(|end| (end.code, end.text.as_str())), Some((Some(0), "")));
         assert!(!log.job.samples.is_empty());
+        assert!(log.devices.as_slice().iter().all(|device| !device.coverage.lacks(Missing::End)), "its end is known");
         let memory = device(&log, 0);
         assert_eq!(memory.annotations.iter().filter(|mark| log.stacks.strings.get(mark.name).starts_with("pool ")).count(), 3);
         let actions = memory.trace.actions();

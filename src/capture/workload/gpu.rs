@@ -117,7 +117,8 @@ impl Gpu {
         let (free, total) = result::mem_get_info().map_err(failed)?;
         gpu.total = total as u64;
         gpu.used_before = gpu.total.saturating_sub(free as u64);
-        gpu.budget = (free as u64 / 100).saturating_mul(u64::from(share_percent)) / UNIT * UNIT;
+        let share = u128::from(share_percent) * free as u128 / 100;
+        gpu.budget = u64::try_from(share).unwrap_or(0) / UNIT * UNIT;
         if gpu.budget < LEAST {
             return Err(format!(
                 "{share_percent} % of the device's free memory are {}, and a workload needs {}: name a larger --share, or free some",

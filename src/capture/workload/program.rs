@@ -7,7 +7,7 @@ use crate::base::Bytes;
 use crate::capture::torch::json_text;
 use crate::capture::workload::Ended;
 use crate::capture::workload::gpu::{Gpu, Trouble};
-use crate::format::fsl::{End, Event, LogWriter, NO_STACK, Severity};
+use crate::format::fsl::{End, Event, LogWriter, NO_STACK, Severity, StateRecord, When};
 use crate::model::{Action, AllocationId, AllocatorSettings, DeviceSample, PoolId};
 use crate::simulator::caching::Caching;
 use crate::simulator::journal::{Given, Journal, Place};
@@ -106,9 +106,9 @@ impl Program {
             None => return Err(Stop::Failed(format!("more than {MOST_BLOCKS} blocks are held at once"))),
         };
         let wanted = Wanted { size, stream: 0, pool: PoolId::DEFAULT };
-        self.allocator.journal.enter("empty", caller);
+        let scope = self.allocator.journal.move_to(caller);
         let address = self.allocator.allocate(Some(life), &wanted, &[]);
-        self.allocator.journal.leave();
+        self.allocator.journal.move_to(scope);
         self.check()?;
         let Some(address) = address else {
             self.allocator.journal.flush();
@@ -180,9 +180,13 @@ impl Program {
         };
         let code = if matches!(ended, Ended::Failed(_)) { 1 } else { 0 };
         let end = End { time_us: Some(now_us()), code: Some(code), signal: None, text };
+        let counters_now = *self.allocator.counters();
         let recorder = &mut self.allocator.journal;
         recorder.sample(true);
-        let written = recorder.log.end(&end).map_err(|error| format!("the log is not whole: {error}"));
+        let emptied = StateRecord { device: 0, when: When::End, time_us: Some(now_us()), segments: Vec::new() };
+        let state =
+            if recorder.held.is_empty() && counters_now.reserved.now == 0 { recorder.log.state(&emptied) } else { Ok(()) };
+        let written = state.and_then(|()| recorder.log.end(&end)).map_err(|error| format!("the log is not whole: {error}"));
         let lost = recorder.trouble.borrow().clone();
         match (written, ended) {
             (Err(why), _) => Err(why),
@@ -216,6 +220,11 @@ impl Recorder {
     fn leave(&mut self) {
         self.scopes.pop();
         self.stack = None;
+    }
+    /// Moves the innermost scope to another place in this program; where it was.
+    fn move_to(&mut self, place: &'static Location<'static>) -> &'static Location<'static> {
+        self.stack = None;
+        self.scopes.last_mut().map_or(place, |scope| std::mem::replace(&mut scope.1, place))
     }
     fn forget_scopes(&mut self) {
         self.scopes.truncate(1);

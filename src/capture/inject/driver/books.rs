@@ -14,8 +14,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub const OUT: &str = "FRAGSCOPE_DRIVER_OUT";
 /// `none`: no stacks.
 const STACKS: &str = "FRAGSCOPE_DRIVER_STACKS";
-/// Between two looks at what a device holds.
+/// Between two looks at what a device holds …
 const SAMPLE_US: i64 = 50_000;
+/// … unless so many bytes came and went since the last one.
+const SAMPLE_BYTES: u64 = 8 << 20;
 /// Sizes are told in whole units of this, which all blocks of the driver begin at.
 const UNIT: u64 = 512;
 
@@ -65,7 +67,8 @@ pub struct Books {
     pools: HashMap<u64, i32>,
     devices: BTreeMap<i32, String>,
     contexts: HashSet<(i32, usize)>,
-    sampled_us: HashMap<i32, i64>,
+    /// When each device was last looked at, and bytes that came and went since.
+    sampled: HashMap<i32, (i64, u64)>,
     complained: HashSet<(&'static str, i32)>,
     modules: u64,
     module_bytes: u64,
@@ -283,12 +286,12 @@ impl Books {
             return None;
         }
         let now = now_us();
-        let last = self.sampled_us.get(&device).copied().unwrap_or(i64::MIN);
-        if !at_once && now < last.saturating_add(SAMPLE_US) {
+        let (last_us, moved) = self.sampled.get(&device).copied().unwrap_or((i64::MIN, 0));
+        if !at_once && moved < SAMPLE_BYTES && now < last_us.saturating_add(SAMPLE_US) {
             return None;
         }
         let (free, total) = real::memory_info()?;
-        self.sampled_us.insert(device, now);
+        self.sampled.insert(device, (now, 0));
         self.log()?.sample(device, free, total);
         Some(free)
     }
@@ -300,8 +303,13 @@ impl Books {
         let pool = log.pool(block.pool);
         log.event(&Event { action, device: block.device, pool, stack, address: block.address, size, stream: block.stream });
     }
+    fn moved(&mut self, block: &Block) {
+        let moved = &mut self.sampled.entry(block.device).or_insert((i64::MIN, 0)).1;
+        *moved = moved.saturating_add(block.size);
+    }
     fn give(&mut self, block: Block, caller: Option<&Caller>) {
         let whole = block.size.next_multiple_of(UNIT);
+        self.moved(&block);
         let grown = if block.kind == Kind::Mapped { action::SEGMENT_MAP } else { action::SEGMENT_ALLOC };
         self.event(grown, &block, whole, caller);
         self.event(action::ALLOC, &block, block.size, caller);
@@ -310,6 +318,7 @@ impl Books {
     fn take(&mut self, address: u64, caller: Option<&Caller>) -> Option<Block> {
         let block = self.blocks.remove(&address)?;
         let whole = block.size.next_multiple_of(UNIT);
+        self.moved(&block);
         self.event(action::FREE_REQUESTED, &block, block.size, caller);
         self.event(action::FREE_COMPLETED, &block, block.size, caller);
         let gone = if block.kind == Kind::Mapped { action::SEGMENT_UNMAP } else { action::SEGMENT_FREE };
@@ -545,7 +554,13 @@ impl Books {
     fn end(&mut self) {
         let (modules, bytes, unknown) = (self.modules, self.module_bytes, self.unknown_frees);
         let held: u64 = self.blocks.values().filter(|block| 0 <= block.device).map(|block| block.size).sum();
+        let mut emptied: Vec<i32> =
+            self.sampled.keys().copied().filter(|of| self.blocks.values().all(|block| block.device != *of)).collect();
+        emptied.sort_unstable();
         let Some(log) = self.log.as_mut() else { return };
+        for device in emptied {
+            log.holds_nothing(device);
+        }
         if 0 < modules {
             log.note(Severity::Info, &format!("{modules} modules of code were loaded, which took {bytes} bytes of the device"));
         }

@@ -16,6 +16,7 @@ const STACKS: u16 = 4;
 const POOLS: u16 = 5;
 const EVENTS: u16 = 6;
 const SAMPLES: u16 = 8;
+const STATE: u16 = 9;
 const MARKS: u16 = 10;
 const NOTE: u16 = 11;
 const END: u16 = 14;
@@ -197,6 +198,14 @@ impl Log {
         }
         payload.extend(now_us().to_le_bytes());
         self.record(SAMPLES, &payload);
+    }
+    /// A device holds nothing at the end of the recording.
+    pub fn holds_nothing(&mut self, device: i32) {
+        let mut payload = device.to_le_bytes().to_vec();
+        payload.extend([1, 0, 0, 0]);
+        payload.extend(now_us().to_le_bytes());
+        payload.extend([0; 8]);
+        self.record(STATE, &payload);
     }
     /// A moment of a device that is worth a mark.
     pub fn mark(&mut self, device: i32, text: &str) {
