@@ -1,6 +1,7 @@
 //! The worst case for an allocator that cannot move blocks: every segment is kept by one block, and what is free in it is
 //! a little too small.
 
+use crate::capture::workload::Next;
 use crate::capture::workload::program::{Program, Stop};
 
 /// Four of them fill a large segment of PyTorch's allocator.
@@ -9,7 +10,7 @@ const QUARTER: u64 = 5 << 20;
 const TOO_LARGE: u64 = 16 << 20;
 
 /// Fills half of the memory, gives three of each four blocks back, and asks for blocks that fit nowhere.
-pub(super) fn run(program: &mut Program, next: &mut dyn FnMut(&mut Program) -> Result<bool, Stop>) -> Result<(), Stop> {
+pub(super) fn run(program: &mut Program, next: Next<'_>) -> Result<(), Stop> {
     let filled = program.budget() / 2 / QUARTER;
     let (mut kept, mut given_back) = (Vec::new(), Vec::new());
     program.within("fill", |program| -> Result<(), Stop> {

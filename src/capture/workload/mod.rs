@@ -18,8 +18,11 @@ use crate::model::{AllocatorSettings, Origin, OriginKind};
 use crate::simulator::conf;
 use program::{Program, Stop};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
+
+/// What a workload begins each step with: whether there is to be one.
+type Next<'a> = &'a mut dyn FnMut(&mut Program) -> Result<bool, Stop>;
 
 /// A workload one can choose.
 #[derive(Clone, Copy)]
@@ -30,7 +33,7 @@ pub struct Workload {
     pub about: &'static str,
     /// Steps it runs where nothing is said.
     pub steps: u32,
-    run: fn(&mut Program, &mut dyn FnMut(&mut Program) -> Result<bool, Stop>) -> Result<(), Stop>,
+    run: fn(&mut Program, Next<'_>) -> Result<(), Stop>,
 }
 
 /// All of them.
@@ -154,14 +157,13 @@ pub fn settings_of(text: &str) -> Result<AllocatorSettings, String> {
 }
 
 /// Runs a workload in this process, which must be a child of its own; a sentence where it cannot begin.
-pub fn run_here(workload: &Workload, options: &Options, out: &PathBuf) -> Result<Ended, String> {
+pub fn run_here(workload: &Workload, options: &Options, out: &Path) -> Result<Ended, String> {
     let settings = settings_of(&options.settings)?;
     let gpu = gpu::Gpu::open(options.share_percent, settings.expandable_segments)?;
     let steps = options.steps.unwrap_or(workload.steps);
     let mut program = Program::begin(workload.name, settings, gpu, out)?;
     let pace = Duration::from_millis(u64::from(options.pace_ms));
     let mut done = 0;
-    // What each step begins with: whether there is to be one.
     let mut next = |program: &mut Program| -> Result<bool, Stop> {
         if steps <= done {
             return Ok(false);

@@ -1,5 +1,6 @@
 //! Serving: sequences come and go, each with the keys and values of all its tokens; one token a step for each.
 
+use crate::capture::workload::Next;
 use crate::capture::workload::model::{Chance, LAYERS, VALUE, matrices, width};
 use crate::capture::workload::program::{Block, Program, Stop};
 
@@ -15,7 +16,7 @@ struct Sequence {
 }
 
 /// Keys and values of a sequence in one block a layer, which is copied into a larger one when it is full.
-pub(super) fn contiguous(program: &mut Program, next: &mut dyn FnMut(&mut Program) -> Result<bool, Stop>) -> Result<(), Stop> {
+pub(super) fn contiguous(program: &mut Program, next: Next<'_>) -> Result<(), Stop> {
     run(program, next, |program, sequence, per_token| {
         let capacity = sequence.tokens.next_multiple_of(PAGE);
         if sequence.blocks.first().is_some_and(|block| capacity * per_token <= block.size) {
@@ -33,7 +34,7 @@ pub(super) fn contiguous(program: &mut Program, next: &mut dyn FnMut(&mut Progra
 }
 
 /// Keys and values in pages of one size: a sequence that grows takes one more for each layer.
-pub(super) fn paged(program: &mut Program, next: &mut dyn FnMut(&mut Program) -> Result<bool, Stop>) -> Result<(), Stop> {
+pub(super) fn paged(program: &mut Program, next: Next<'_>) -> Result<(), Stop> {
     run(program, next, |program, sequence, per_token| {
         while (sequence.blocks.len() as u64) < LAYERS * sequence.tokens.div_ceil(PAGE) {
             sequence.blocks.push(program.within("page", |program| program.alloc(PAGE * per_token))?);
@@ -45,7 +46,7 @@ pub(super) fn paged(program: &mut Program, next: &mut dyn FnMut(&mut Program) ->
 /// Serves, with what makes room for a sequence's tokens.
 fn run(
     program: &mut Program,
-    next: &mut dyn FnMut(&mut Program) -> Result<bool, Stop>,
+    next: Next<'_>,
     mut make_room: impl FnMut(&mut Program, &mut Sequence, u64) -> Result<(), Stop>,
 ) -> Result<(), Stop> {
     let budget = program.budget();

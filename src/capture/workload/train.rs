@@ -1,5 +1,6 @@
 //! Training steps: forward, backward, an optimizer with two states a parameter.
 
+use crate::capture::workload::Next;
 use crate::capture::workload::model::{Chance, LAYERS, VALUE, WORDS, matrices, width};
 use crate::capture::workload::program::{Block, Program, Stop};
 
@@ -7,21 +8,17 @@ use crate::capture::workload::program::{Block, Program, Stop};
 const PER_PARAMETER: u64 = 12;
 
 /// Steps of one shape.
-pub(super) fn even(program: &mut Program, next: &mut dyn FnMut(&mut Program) -> Result<bool, Stop>) -> Result<(), Stop> {
+pub(super) fn even(program: &mut Program, next: Next<'_>) -> Result<(), Stop> {
     run(program, next, |most| most)
 }
 
 /// Steps of changing length.
-pub(super) fn variable(program: &mut Program, next: &mut dyn FnMut(&mut Program) -> Result<bool, Stop>) -> Result<(), Stop> {
+pub(super) fn variable(program: &mut Program, next: Next<'_>) -> Result<(), Stop> {
     let mut chance = Chance(7);
     run(program, next, move |most| chance.between(most / 4, most + 1).max(1))
 }
 
-fn run(
-    program: &mut Program,
-    next: &mut dyn FnMut(&mut Program) -> Result<bool, Stop>,
-    mut tokens_of: impl FnMut(u64) -> u64,
-) -> Result<(), Stop> {
+fn run(program: &mut Program, next: Next<'_>, mut tokens_of: impl FnMut(u64) -> u64) -> Result<(), Stop> {
     let budget = program.budget();
     let width = width(budget / 100 * 40, PER_PARAMETER);
     // What a token keeps in a step: 34 bytes a unit of width in each layer, its logits and their gradient.
