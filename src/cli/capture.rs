@@ -30,7 +30,7 @@ fn arguments(command: clap::Command) -> clap::Command {
                 .value_parser(clap::builder::PossibleValuesParser::new(
                     WORKLOADS.iter().map(|workload| clap::builder::PossibleValue::new(workload.name).help(workload.about)),
                 ))
-                .conflicts_with_all(["command", "source", "write-recorder"])
+                .conflicts_with_all(["command", "source", "write-recorder", "stacks", "max-entries", "interval", "ring"])
                 .help("Run a built-in workload on the GPU in place of a job, and record it"),
         )
         .arg(
@@ -160,6 +160,13 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
     }
     let name = matches.get_one::<String>("source").context("no source was named")?;
     let source = SOURCES.iter().find(|source| source.name() == name).context("no such source")?;
+    let given = |name: &&&str| matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine);
+    if let Some(name) = ["max-entries", "interval", "ring"].iter().filter(|_| source.name() != "torch").find(given) {
+        return Err(anyhow!(
+            "--{name} is about PyTorch's own history, which --source {} does not look at; leave it out",
+            source.name()
+        ));
+    }
     if let Some(why) = source.unavailable() {
         return Err(anyhow!("{why}"));
     }

@@ -159,6 +159,14 @@ fn every_way_to_find_the_driver_is_logged() {
 }
 
 #[test]
+fn what_is_about_pytorch_alone_is_refused() {
+    let Some(job) = Job::new() else { return };
+    let done = job.capture_on("new", &["--ring"], "dlsym", "all");
+    assert_eq!(done.status.code(), Some(2), "{}", stderr(&done));
+    assert!(stderr(&done).contains("--ring is about PyTorch's own history"), "{}", stderr(&done));
+}
+
+#[test]
 fn a_program_that_never_asks_leaves_no_log() {
     let Some(job) = Job::new() else { return };
     let done = job.capture("dlsym", "nothing");
