@@ -35,6 +35,9 @@ pub fn complaints(out: &Path) -> Vec<String> {
     let Ok(text) = std::fs::read_to_string(&path) else { return Vec::new() };
     // It was read.
     let _ = std::fs::remove_file(&path);
+    if text.is_empty() {
+        return vec!["something could not be written, and there was no room to say what: the disk is full".to_owned()];
+    }
     text.lines().map(str::to_owned).collect()
 }
 
