@@ -215,8 +215,9 @@ fn draw_device(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame
             // Looks that share a point of width show as their highest.
             Some(last) if x - last[0] < 1.0 => last[1] = last[1].min(y),
             Some(last) => {
-                let before = last[1];
-                line.extend([[x, now.unwrap_or(before)], [x, y]]);
+                let [x0, before] = *last;
+                let before = now.unwrap_or(before);
+                line.extend([[x0, before], [x, before], [x, y]]);
             }
             None => line.push([x, y]),
         }

@@ -297,6 +297,9 @@ impl Recorder {
 impl Journal for Recorder {
     fn segment(&mut self, action: Action, address: u64, size: u64, place: Place) {
         self.event(action, address, size, place);
+        if matches!(action, Action::SegmentAlloc | Action::SegmentMap) {
+            self.sample(false);
+        }
     }
     fn alloc(&mut self, life: AllocationId, given: Given) {
         self.event(Action::Alloc, given.address, given.requested, given.place);
