@@ -272,7 +272,11 @@ class Allocator:
         devices = []
         for ordinal in range(cuda.device_count()):
             properties = cuda.get_device_properties(ordinal)
-            devices.append({"ordinal": ordinal, "name": properties.name, "total": properties.total_memory})
+            device = {"ordinal": ordinal, "name": properties.name, "total": properties.total_memory}
+            # PyTorch 2.5 and later name the card.
+            if getattr(properties, "uuid", None) is not None:
+                device["uuid"] = "GPU-%s" % properties.uuid
+            devices.append(device)
         return {"torch": str(self.torch.__version__), "cuda": self.torch.version.cuda, "devices": devices}
 
 

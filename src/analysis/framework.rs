@@ -82,7 +82,7 @@ impl FrameworkFrames {
 }
 
 fn is_framework_file(file: &str) -> bool {
-    const PARTS: [&str; 12] = [
+    const PARTS: [&str; 17] = [
         "/torch/",
         "\\torch\\",
         "site-packages/",
@@ -95,6 +95,12 @@ fn is_framework_file(file: &str) -> bool {
         "Python/",
         "Objects/",
         "Modules/",
+        // Native stacks name the library a frame lies in.
+        "libcuda.so",
+        "libcudart.so",
+        "libpython",
+        "/libc.so",
+        "/libstdc++.so",
     ];
     file.is_empty() || file == "??" || PARTS.iter().any(|part| file.contains(part))
 }
@@ -128,6 +134,9 @@ mod tests {
             ("<frozen runpy>", "_run_code", true),
             ("", "torch::autograd::generated::AddmmBackward0::apply", true),
             ("", "at::_ops::addmm::call", true),
+            ("libcuda.so.1", "cuMemAlloc_v2", true),
+            ("/lib/x86_64-linux-gnu/libc.so.6", "libc.so.6+0x2724a", true),
+            ("/usr/bin/solver", "main", false),
         ];
         let ids = table.map(|(file, function, framework)| {
             assert_eq!(is_framework(file, function), framework, "{file} {function}");

@@ -8,6 +8,7 @@ pub mod block_table;
 pub mod capacity;
 pub mod categories;
 pub mod curve;
+pub mod device_use;
 pub mod diagnosis;
 pub mod diff;
 pub mod diff_axis;
@@ -49,6 +50,7 @@ pub use block_table::{BlockLife, BlockOrder, BlockRow, BlockTable, BlockTablePar
 pub use capacity::Capacity;
 pub use categories::{Categories, CategoryId};
 pub use curve::{Curve, Extremes};
+pub use device_use::{DeviceLook, DeviceUse};
 pub use diff::{ClassDiff, DiffParams, DiffRow, DiffSide, PoolDiff, SettingDiff, SnapshotDiff};
 pub use diff_axis::{AlignBy, CommonStep, CommonSteps};
 pub use find::{Found, FoundHere, FoundKey, FoundStep};

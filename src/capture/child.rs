@@ -4,6 +4,7 @@
 //! job and does not end this program before it.
 
 use crate::capture::logs;
+use crate::capture::sampling::Sampling;
 use crate::capture::source::{CaptureError, CaptureSource, Request};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -18,6 +19,7 @@ pub struct Running {
     child: Child,
     folder: Folder,
     out: PathBuf,
+    sampling: Sampling,
 }
 
 /// A folder that goes when it is dropped.
@@ -78,14 +80,15 @@ impl Running {
         };
         let started = Command::new(program).args(arguments).envs(prepared.environment).spawn();
         let child = started.map_err(|source| CaptureError::Start { program: program.to_string_lossy().into_owned(), source })?;
-        Ok(Running { child, folder, out: request.out.clone() })
+        Ok(Running { child, folder, out: request.out.clone(), sampling: Sampling::new() })
     }
     /// The job's process.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
-    /// Whether the job is over, without waiting.
+    /// Whether the job is over, without waiting. Whoever asks keeps looking at the cards by it.
     pub fn is_over(&mut self) -> bool {
+        self.sampling.look(&self.out);
         !matches!(self.child.try_wait(), Ok(None))
     }
     /// Ends the job at once.
@@ -101,9 +104,10 @@ impl Running {
                 break status;
             }
             signals.pass_on(self.child.id());
+            self.sampling.look(&self.out);
             std::thread::sleep(LOOK);
         };
-        let Running { child, folder, out } = self;
+        let Running { child, folder, out, .. } = self;
         drop(folder);
         let found = logs::of(&out);
         for log in &found {

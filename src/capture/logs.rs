@@ -35,6 +35,9 @@ pub fn complaints(out: &Path) -> Vec<String> {
     let Ok(text) = std::fs::read_to_string(&path) else { return Vec::new() };
     // It was read.
     let _ = std::fs::remove_file(&path);
+    if text.is_empty() {
+        return vec!["something could not be written, and there was no room to say what: the disk is full".to_owned()];
+    }
     text.lines().map(str::to_owned).collect()
 }
 
@@ -75,8 +78,15 @@ pub fn has_end(log: &Path) -> bool {
     known_of(log).ended
 }
 
+/// The devices that a log's beginning names, each with its unchanging name where that is known.
+pub(super) fn devices_of(log: &Path) -> Option<Vec<(i32, Option<String>)>> {
+    let devices = known_of(log).devices;
+    (!devices.is_empty()).then_some(devices)
+}
+
 #[derive(Default)]
 struct Known {
+    devices: Vec<(i32, Option<String>)>,
     process: Option<u32>,
     ended: bool,
     text: String,
@@ -101,6 +111,10 @@ fn known_of(log: &Path) -> Known {
             let Piece::Record { kind, payload, .. } = piece else { continue };
             match Record::decode(kind, payload) {
                 Ok(Record::Facts(json)) => {
+                    let devices = fsl::devices_named(&json);
+                    if !devices.is_empty() {
+                        known.devices = devices;
+                    }
                     known.process = fsl::fact(&json, "pid").and_then(|number| number.parse().ok()).or(known.process);
                 }
                 Ok(Record::End(end)) => (known.ended, known.text) = (true, end.text),

@@ -94,6 +94,8 @@ pub trait CaptureSource: Sync {
     fn about(&self) -> &'static str;
     /// Why it is not possible on this machine, in one sentence; none where it is.
     fn unavailable(&self) -> Option<String>;
+    /// Why a job may have left no log, in one sentence.
+    fn why_nothing(&self) -> &'static str;
     /// Puts what the job needs into `folder`, which stays for as long as the job.
     fn prepare(&self, request: &Request, folder: &std::path::Path) -> Result<Prepared, CaptureError>;
 }

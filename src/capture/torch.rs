@@ -19,6 +19,10 @@ impl CaptureSource for Torch {
     fn unavailable(&self) -> Option<String> {
         None
     }
+    fn why_nothing(&self) -> &'static str {
+        "no process of the job used CUDA through PyTorch, or its Python ran with -S, -I or -E, which leave out what is put on \
+         its path"
+    }
     fn prepare(&self, request: &Request, folder: &Path) -> Result<Prepared, CaptureError> {
         recorder::write_for_job(folder)?;
         let mut path = folder.as_os_str().to_owned();
@@ -28,16 +32,20 @@ impl CaptureSource for Torch {
         }
         let mut environment: Vec<(OsString, OsString)> =
             vec![("PYTHONPATH".into(), path), ("FRAGSCOPE_RECORD".into(), settings(request).into())];
-        if let Some(wanted) = &request.settings {
-            let name = "PYTORCH_CUDA_ALLOC_CONF";
-            let joined = match std::env::var(name).ok().filter(|old| !old.is_empty()) {
-                Some(old) => format!("{old},{wanted}"),
-                None => wanted.clone(),
-            };
-            environment.push((name.into(), joined.into()));
-        }
+        environment.extend(settings_variable(request));
         Ok(Prepared { environment })
     }
+}
+
+/// The variable that hands PyTorch's allocator its settings, where some were asked for: behind those that are set.
+pub(super) fn settings_variable(request: &Request) -> Option<(OsString, OsString)> {
+    let wanted = request.settings.as_ref()?;
+    let name = "PYTORCH_CUDA_ALLOC_CONF";
+    let joined = match std::env::var(name).ok().filter(|old| !old.is_empty()) {
+        Some(old) => format!("{old},{wanted}"),
+        None => wanted.clone(),
+    };
+    Some((name.into(), joined.into()))
 }
 
 /// What the recorder is told, as JSON.
@@ -58,7 +66,7 @@ pub(super) fn settings(request: &Request) -> String {
 }
 
 /// A text as JSON has it.
-fn json_text(text: &str) -> String {
+pub(super) fn json_text(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {

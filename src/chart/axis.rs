@@ -155,6 +155,16 @@ impl Clock {
             },
         }
     }
+    /// Where a moment lies that is known by its Unix time in µs, and falls at a position.
+    pub fn unit_at(&self, time_us: i64, position: Position) -> f64 {
+        match self.axis {
+            TimeAxis::Events => self.unit(position),
+            TimeAxis::Time => {
+                let whole = self.span();
+                (time_us.saturating_sub(self.start_us) as f64).clamp(whole.start, whole.end)
+            }
+        }
+    }
     /// The last position that has begun at a point of the axis.
     pub fn position(&self, unit: f64) -> Position {
         let position = match self.axis {

@@ -101,6 +101,8 @@ pub enum Ink {
     Reserved,
     /// The line of the device's capacity.
     Capacity,
+    /// The line of what the whole device holds.
+    DeviceUse,
     /// Memory in use as one area, where single blocks are not shown.
     Usage,
     /// The line of a series in a chart; nine of them, then the first again.
@@ -338,7 +340,9 @@ mod tests {
     fn text_has_contrast_on_everything_it_stands_on() {
         for palette in [Palette::LIGHT, Palette::DARK] {
             for paper in [Ink::Background, Ink::Panel] {
-                for text in [Ink::Text, Ink::WeakText, Ink::AxisText, Ink::Oom, Ink::Cursor, Ink::Reserved, Ink::Capacity] {
+                for text in
+                    [Ink::Text, Ink::WeakText, Ink::AxisText, Ink::Oom, Ink::Cursor, Ink::Reserved, Ink::Capacity, Ink::DeviceUse]
+                {
                     let reached = contrast(palette.rgba(text), palette.rgba(paper));
                     assert!(4.5 <= reached, "{text:?} on {paper:?}, {:?}: {reached:.2}", palette.theme);
                 }

@@ -83,6 +83,7 @@ impl Palette {
             Ink::WeakText => solid(0x565c67, 0xa6adba),
             Ink::Reserved => solid(0x2c3440, 0xd5dae4),
             Ink::Capacity => solid(0x7a4b00, 0xe0b060),
+            Ink::DeviceUse => solid(0x00665c, 0x58c9b9),
             Ink::Usage => solid(0x8fa6c4, 0x52688a),
             Ink::Series(row) => {
                 let (light, night) = SERIES[usize::from(row) % SERIES.len()];

@@ -1,10 +1,11 @@
-//! Memory over time: stacked live allocations, the reserved line above them, failures, spans, the cursor.
+//! Memory over time: stacked live allocations, the reserved line above them, what the whole device held, failures, spans,
+//! the cursor.
 //!
 //! Always: what stands in a pixel column is the moment of its highest `active`; reserved is the true maximum
 //! of the column. The stack itself is a raster made elsewhere ([`crate::raster::StackRaster`]); the drawing
 //! places the rasters that are finished, moved and scaled to the window one sees.
 
-use crate::analysis::{Curve, UsageTimeline};
+use crate::analysis::{Curve, DeviceLook, DeviceUse, UsageTimeline};
 use crate::base::Bytes;
 use crate::chart::axis::{Clock, Scale, byte_ticks};
 use crate::chart::drawing::{Anchor, Area, Drawing, Fit, RasterSlot, Shape, TextSize};
@@ -51,6 +52,8 @@ pub struct UsageInput<'a> {
     pub rasters: &'a [PlacedRaster],
     /// The most the allocator could have held in bytes, where known.
     pub capacity: Option<u64>,
+    /// What the whole device held, where somebody looked.
+    pub device: Option<&'a DeviceUse>,
     /// The moment the other views show.
     pub cursor: Option<Position>,
     /// A selected range.
@@ -149,6 +152,7 @@ pub fn draw(input: &UsageInput<'_>) -> Drawing {
     shown.draw_range(&mut drawing, plot, &frame.time);
     let reserved = curve_line(&input.usage.reserved, &columns, plot, |bytes| frame.bytes.point(bytes as f64));
     drawing.push(Shape::Line(reserved, 1.5), Ink::Reserved);
+    draw_device(&mut drawing, input, &frame);
     draw_capacity(&mut drawing, input, &frame);
     draw_key(&mut drawing, input, &frame);
     draw_outlines(&mut drawing, input, &frame, &columns);
@@ -183,12 +187,46 @@ fn visible_bytes(input: &UsageInput<'_>, window: Range<f64>) -> Range<f64> {
     }
     let (from, to) = (input.clock.position(window.start), Position(input.clock.position(window.end).0.saturating_add(1)));
     let highest = input.usage.reserved.max_in(from, to).1.max(input.usage.active.max_in(from, to).1) as f64;
-    // A tenth of headroom holds the key; a capacity not far above is worth showing to scale.
-    let top = match input.capacity.map(|capacity| capacity as f64) {
-        Some(capacity) if highest <= capacity && capacity <= highest * 1.5 => capacity * 1.12,
-        _ => highest * 1.12,
-    };
+    // A tenth of headroom holds the key; a capacity not far above is worth showing to scale, and so is the device.
+    let device = device_points(input, &window).map(|point| point.1).max();
+    let near = [input.capacity, device].into_iter().flatten().map(|bytes| bytes as f64).filter(|bytes| *bytes <= highest * 1.5);
+    let top = near.fold(highest, f64::max) * 1.12;
     0.0..top.max(1024.0)
+}
+
+/// The looks at the device in a window, as axis units and bytes, the last one before it at its beginning.
+fn device_points<'a>(input: &'a UsageInput<'_>, window: &Range<f64>) -> impl Iterator<Item = (f64, u64)> + 'a {
+    let looks = input.device.map_or(&[][..], DeviceUse::looks);
+    let units = |look: &DeviceLook| input.clock.unit_at(look.time_us, look.position);
+    let (from, to) = (window.start, window.end);
+    let first = looks.partition_point(|look| units(look) <= from).saturating_sub(1);
+    let behind = looks.partition_point(|look| units(look) < to);
+    looks[first.min(behind)..behind].iter().map(move |look| (units(look).max(from), look.used))
+}
+
+/// The line of what the whole device held: between looks as at the last one, in each point of width the most.
+fn draw_device(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
+    let plot = frame.plot;
+    let mut line: Vec<[f32; 2]> = Vec::new();
+    let mut now = None;
+    for (unit, used) in device_points(input, &(frame.time.from..frame.time.to)) {
+        let (x, y) = (frame.time.point(unit).clamp(plot.x0, plot.x1), frame.bytes.point(used as f64).clamp(plot.y0, plot.y1));
+        match line.last_mut() {
+            // Looks that share a point of width show as their highest.
+            Some(last) if x - last[0] < 1.0 => last[1] = last[1].min(y),
+            Some(last) => {
+                let [x0, before] = *last;
+                let before = now.unwrap_or(before);
+                line.extend([[x0, before], [x, before], [x, y]]);
+            }
+            None => line.push([x, y]),
+        }
+        now = Some(y);
+    }
+    if let Some(y) = now {
+        line.push([plot.x1, y]);
+        drawing.push(Shape::Line(line, 1.5), Ink::DeviceUse);
+    }
 }
 
 fn draw_byte_axis(drawing: &mut Drawing, frame: &UsageFrame) {
@@ -233,6 +271,9 @@ fn draw_key(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
     let y = plot.y0 + 8.0;
     let reserved = format!("reserved, at most {}", Bytes(input.usage.reserved.peak().1));
     let mut entries = vec![(reserved, Ink::Reserved)];
+    if let Some(peak) = input.device.and_then(DeviceUse::peak) {
+        entries.push((format!("whole device, at most {}", Bytes(peak)), Ink::DeviceUse));
+    }
     if let Some(capacity) = input.capacity {
         entries.push((format!("most the allocator could hold, {}", Bytes(capacity)), Ink::Capacity));
     }

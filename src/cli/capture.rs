@@ -1,12 +1,14 @@
-//! `capture`: runs a GPU job and records it.
+//! `capture`: runs a GPU job, or a built-in workload, and records it.
 
 use crate::base::Bytes;
-use crate::capture::{CaptureSource, Request, Running, SOURCES, Stacks, logs, recorder};
+use crate::capture::workload::{self, Ended, Options, SHARE_PERCENT, WORKLOADS, Workload};
+use crate::capture::{CaptureSource, Request, Running, SOURCES, Stacks, gpus, logs, recorder};
 use crate::cli::command::{Command, Outcome};
 use crate::cli::output;
 use anyhow::{Context as _, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The subcommand.
@@ -21,6 +23,48 @@ fn arguments(command: clap::Command) -> clap::Command {
                 SOURCES.iter().map(|source| format!("{}: {}", source.name(), source.about())).collect::<Vec<_>>().join("; "),
             ),
         )
+        .arg(
+            Arg::new("workload")
+                .long("workload")
+                .value_name("NAME")
+                .value_parser(clap::builder::PossibleValuesParser::new(
+                    WORKLOADS.iter().map(|workload| clap::builder::PossibleValue::new(workload.name).help(workload.about)),
+                ))
+                .conflicts_with_all(["command", "source", "write-recorder", "stacks", "max-entries", "interval", "ring"])
+                .help("Run a built-in workload on the GPU in place of a job, and record it"),
+        )
+        .arg(
+            Arg::new("steps")
+                .long("steps")
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..))
+                .requires("workload")
+                .help("Steps of the workload"),
+        )
+        .arg(
+            Arg::new("share")
+                .long("share")
+                .value_name("PERCENT")
+                .value_parser(value_parser!(u32).range(1..=95))
+                .requires("workload")
+                .help(format!("The part of the GPU's free memory that the workload may take (left out: {SHARE_PERCENT})")),
+        )
+        .arg(
+            Arg::new("pace")
+                .long("pace")
+                .value_name("MS")
+                .value_parser(value_parser!(u32).range(..=600_000))
+                .requires("workload")
+                .help("The least time that a step of the workload takes"),
+        )
+        .arg(
+            Arg::new("gpus")
+                .long("gpus")
+                .action(ArgAction::SetTrue)
+                .conflicts_with_all(["command", "workload", "write-recorder"])
+                .help("Only tell which GPUs there are, what they hold, and which processes are on them"),
+        )
+        .arg(Arg::new("run-here").long("run-here").action(ArgAction::SetTrue).requires("workload").hide(true))
         .arg(
             Arg::new("set")
                 .long("set")
@@ -41,7 +85,7 @@ fn arguments(command: clap::Command) -> clap::Command {
                 .value_name("CMD")
                 .num_args(1..)
                 .last(true)
-                .required_unless_present("write-recorder")
+                .required_unless_present_any(["write-recorder", "workload", "gpus"])
                 .value_parser(value_parser!(OsString))
                 .help("The job, behind `--`"),
         )
@@ -108,28 +152,94 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
         output::note(&format!("the recorder is {}; `python {} train.py` records a script", path.display(), path.display()));
         return Ok(Outcome::Done);
     }
+    if matches.get_flag("gpus") {
+        return list_gpus();
+    }
+    if let Some(workload) = matches.get_one::<String>("workload").and_then(|name| workload::by_name(name)) {
+        return run_workload(workload, matches);
+    }
     let name = matches.get_one::<String>("source").context("no source was named")?;
     let source = SOURCES.iter().find(|source| source.name() == name).context("no such source")?;
+    let given = |name: &&&str| matches.value_source(name) == Some(clap::parser::ValueSource::CommandLine);
+    if let Some(name) = ["max-entries", "interval", "ring"].iter().filter(|_| source.name() != "torch").find(given) {
+        return Err(anyhow!(
+            "--{name} is about PyTorch's own history, which --source {} does not look at; leave it out",
+            source.name()
+        ));
+    }
     if let Some(why) = source.unavailable() {
         return Err(anyhow!("{why}"));
     }
-    let set: Vec<&str> = matches.get_many::<String>("set").into_iter().flatten().map(String::as_str).collect();
+    let set = settings(matches);
     let request = Request {
         command: matches.get_many::<OsString>("command").into_iter().flatten().cloned().collect(),
-        settings: (!set.is_empty()).then(|| set.join(",")),
+        settings: (!set.is_empty()).then_some(set),
         ..request(matches)
     };
     record(*source, &request)
+}
+
+fn list_gpus() -> anyhow::Result<Outcome> {
+    let gpus = gpus::gpus().map_err(|why| anyhow!("{why}"))?;
+    let mut out = output::answers();
+    for gpu in gpus {
+        let name = output::one_line(&gpu.name);
+        writeln!(out, "{}  {name}  {} of {} in use", gpu.index, Bytes(gpu.used), Bytes(gpu.total))?;
+        for running in gpu.processes {
+            let used = running.used.map_or_else(|| "not told".to_owned(), |bytes| Bytes(bytes).to_string());
+            writeln!(out, "   process {}  {used}", running.process)?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+fn settings(matches: &ArgMatches) -> String {
+    matches.get_many::<String>("set").into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(",")
+}
+
+/// Runs a workload: in a child process of this program, which is told to run it in place.
+fn run_workload(workload: &Workload, matches: &ArgMatches) -> anyhow::Result<Outcome> {
+    let options = Options {
+        settings: settings(matches),
+        steps: matches.get_one::<u32>("steps").copied(),
+        share_percent: matches.get_one::<u32>("share").copied().unwrap_or(SHARE_PERCENT),
+        pace_ms: matches.get_one::<u32>("pace").copied().unwrap_or(0),
+    };
+    let request = request(matches);
+    workload::settings_of(&options.settings).map_err(|why| anyhow!("--set: {why}"))?;
+    if matches.get_flag("run-here") {
+        return match workload::run_here(workload, &options, &request.out).map_err(|why| anyhow!("{why}"))? {
+            Ended::Done => Ok(Outcome::Done),
+            Ended::Stopped => {
+                output::note("the workload was asked to stop, and gave all its memory back");
+                Ok(Outcome::Done)
+            }
+            Ended::Failed(why) => {
+                output::note(&why);
+                Ok(Outcome::Failed)
+            }
+        };
+    }
+    let command = workload::command(workload, &options, &request.out).context("this program cannot be run again")?;
+    let ended = Running::start(&workload::Child, &Request { command, ..request })?.wait().context("it cannot be waited for")?;
+    told(&ended.logs, &ended.complaints);
+    // Why it did not begin, or went no further, it has said itself.
+    Ok(match (ended.status.code(), ended.logs.is_empty()) {
+        (Some(0), false) => Outcome::Done,
+        (Some(2), _) | (_, true) => Outcome::Incomplete,
+        (Some(_), false) => Outcome::Failed,
+        (None, false) => {
+            output::note(&format!("the workload was ended: {}", ended.status));
+            Outcome::Failed
+        }
+    })
 }
 
 fn record(source: &dyn CaptureSource, request: &Request) -> anyhow::Result<Outcome> {
     let ended = Running::start(source, request)?.wait().context("the job cannot be waited for")?;
     told(&ended.logs, &ended.complaints);
     if ended.logs.is_empty() && ended.complaints.is_empty() {
-        output::note(
-            "nothing was recorded: no process of the job used CUDA through PyTorch, or its Python ran with -S, -I or -E, \
-             which leave out what is put on its path",
-        );
+        output::note(&format!("nothing was recorded: {}", source.why_nothing()));
     }
     if ended.status.success() {
         return Ok(if ended.logs.is_empty() { Outcome::Incomplete } else { Outcome::Done });

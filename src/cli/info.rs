@@ -210,6 +210,9 @@ pub fn head(snapshot: &Snapshot) -> String {
 fn settings(settings: &AllocatorSettings) -> String {
     if !settings.conf.is_empty() {
         format!("PYTORCH_CUDA_ALLOC_CONF={}", output::one_line(&settings.conf))
+    } else if let Some((_, allocator)) = settings.other.iter().find(|(key, _)| key == "allocator") {
+        // No PyTorch: what serves the program is told in words.
+        format!("allocator: {}", output::one_line(allocator))
     } else if settings.stated {
         "allocator settings: PyTorch's defaults".to_owned()
     } else {

@@ -26,6 +26,7 @@ terms! {
     STREAM, "stream", "A queue of work on the device; a free block serves only the stream its segment was taken for.";
     EXPANDABLE_SEGMENT, "expandable segment", "A reserved range of addresses to which physical pages are mapped as it grows.";
     RESERVED, "reserved", "Memory taken from the driver: the sum of all segments.";
+    DEVICE_USE, "whole device", "Memory of the card in use by whomever, as nvidia-smi shows it: more than is reserved, by contexts, loaded code, other processes and the driver itself.";
     ALLOCATED, "allocated", "Blocks in use, rounding included.";
     ACTIVE, "active", "Blocks in use, and blocks given back that still wait for another stream.";
     REQUESTED, "requested", "What the program asked for, before rounding.";

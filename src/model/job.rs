@@ -86,6 +86,11 @@ impl Job {
     }
     /// All memory of a device in bytes, where known.
     pub fn total(&self, ordinal: i32) -> Option<u64> {
-        self.devices.iter().find(|device| device.ordinal == ordinal).and_then(|device| device.total)
+        let stated = self.devices.iter().find(|device| device.ordinal == ordinal).and_then(|device| device.total);
+        let sampled = || {
+            let of_device = self.samples.iter().filter(|sample| sample.device == ordinal && sample.process.is_none());
+            of_device.rev().find_map(|sample| sample.total)
+        };
+        stated.or_else(sampled)
     }
 }

@@ -4,8 +4,8 @@
 
 use crate::analysis::diagnosis::{Accounting, Diagnosis, Facts};
 use crate::analysis::{
-    Asked, FlameDirection, FlameOf, FlameParams, FlameTree, Fragmentation, Held, LiveCounter, MemorySummary, Releases, Subject,
-    UsageTimeline,
+    Asked, DeviceUse, FlameDirection, FlameOf, FlameParams, FlameTree, Fragmentation, Held, LiveCounter, MemorySummary, Releases,
+    Subject, UsageTimeline,
 };
 use crate::base::Progress;
 use crate::chart::{Clock, ColourBy, Inks, TimeAxis};
@@ -25,6 +25,8 @@ pub struct Material<'a> {
     pub replay: &'a Replay,
     /// Its counters over time.
     pub curves: UsageTimeline,
+    /// What the whole device held, where somebody looked.
+    pub device_use: DeviceUse,
     /// How its free memory is cut up over time; none where no section shows it.
     pub fragmentation: Option<Fragmentation>,
     /// The state at the moment.
@@ -105,6 +107,7 @@ impl<'a> Material<'a> {
             snapshot,
             memory,
             replay,
+            device_use: DeviceUse::of(&snapshot.job, memory),
             fragmentation,
             state: replay.state_at(memory, position),
             dump: replay.state_at(memory, memory.end()),

@@ -57,6 +57,7 @@ fn usage_input<'a>(material: &'a Material<'_>, width_pt: f32, height_pt: f32, ra
         bytes: 0.0..0.0,
         rasters,
         capacity: capacity::at_last_oom(material.memory, &material.curves),
+        device: Some(&material.device_use),
         cursor: Some(material.position()),
         range: None,
         marks: &[],

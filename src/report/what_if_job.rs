@@ -277,8 +277,8 @@ mod tests {
             ),
             (
                 JobWords { length: "long".into(), ..JobWords::default() },
-                "--length: long is no number: write a factor above 0, as 0.5 or 2",
-                "Sequence length: long is no number: write a factor above 0, as 0.5 or 2",
+                "--length: long is no number: write a factor above 0, as 0.5, 2 or 24/32",
+                "Sequence length: long is no number: write a factor above 0, as 0.5, 2 or 24/32",
             ),
             (
                 JobWords { accumulate: "1".into(), ..JobWords::default() },
@@ -293,8 +293,8 @@ mod tests {
             (blocks(BlockDeed::Drop, " ", ""), "--drop: the pattern is empty", "Blocks left out: the pattern is empty"),
             (
                 blocks(BlockDeed::Scale, "softmax", ""),
-                "--scale softmax: write a factor above 0, as 0.5 or 2",
-                "Blocks scaled softmax: write a factor above 0, as 0.5 or 2",
+                "--scale softmax: write a factor above 0, as 0.5, 2 or 24/32",
+                "Blocks scaled softmax: write a factor above 0, as 0.5, 2 or 24/32",
             ),
         ] {
             assert_eq!(words.read(Naming::Options).map(|_| ()), Err(option.to_owned()));

@@ -18,7 +18,8 @@ const STAIRCASE: &[(&str, &[&str])] = &[
     ("analysis", &["replay"]),
     // A change of the job goes by the roles that lives have.
     ("simulator", &["replay", "analysis"]),
-    ("capture", &["replay", "format"]),
+    // A built-in workload is served by the simulator's own allocator, over memory of the device.
+    ("capture", &["replay", "format", "simulator"]),
     ("raster", &["replay", "analysis"]),
     ("chart", &["replay", "analysis", "raster"]),
     ("paint", &["chart", "raster"]),
@@ -108,7 +109,9 @@ const HOMES: &[(&str, &[&str])] = &[
     ("inferno", &["report/flame_svg.rs"]),
     ("image", &["report/"]),
     ("rustix", &["capture/child.rs"]),
-    ("signal_hook", &["capture/child.rs"]),
+    ("signal_hook", &["capture/child.rs", "capture/workload/program.rs"]),
+    ("cudarc", &["capture/workload/gpu.rs"]),
+    ("nvml_wrapper", &["capture/gpus.rs"]),
 ];
 
 /// Parts of `std` that a folder never touches.
@@ -188,7 +191,7 @@ const WINGS: &[(&str, &str, &[&str])] = &[
             "what_if_words",
         ],
     ),
-    ("capture", "SOURCES", &["source", "child", "logs", "recorder", "attach"]),
+    ("capture", "SOURCES", &["source", "child", "logs", "recorder", "attach", "gpus", "sampling", "workload"]),
     ("ui/views", "VIEWS", &["view", "usage_header", "compare_parts", "what_if_form", "what_if_job", "what_if_chart"]),
 ];
 

@@ -2,8 +2,10 @@
 
 mod architecture;
 mod capture;
+mod capture_driver;
 mod capture_log;
 mod capture_torch;
+mod capture_workload;
 mod charts;
 mod cli;
 mod comfort;

@@ -3,15 +3,16 @@
 //! Drawings are compared with `tests/expected/`; `BLESS=1` writes them anew.
 
 use egui_kittest::TestRenderer;
-use fragscope::analysis::UsageTimeline;
+use fragscope::analysis::{DeviceUse, UsageTimeline};
 use fragscope::base::Progress;
 use fragscope::chart::{
-    Clock, ColourBy, Drawing, Inks, Palette, SegmentMapInput, Shape, Theme, TimeAxis, UsageInput, drawing::MAX_MARKS,
+    Clock, ColourBy, Drawing, Ink, Inks, Palette, SegmentMapInput, Shape, Theme, TimeAxis, UsageInput, drawing::MAX_MARKS,
     segment_map, usage,
 };
+use fragscope::format::fsl::{Event, LogWriter, NO_STACK};
 use fragscope::model::{
-    Action, AllocationId, BlockState, DeviceId, DeviceMemory, Frame, Item, MarkStage, Origin, PoolId, Position, SizeClass,
-    Snapshot, StackId, StreamId, TraceEntry,
+    Action, AllocationId, BlockState, DeviceId, DeviceMemory, DeviceSample, Frame, Item, MarkStage, Origin, PoolId, Position,
+    SizeClass, Snapshot, StackId, StreamId, TraceEntry,
 };
 use fragscope::paint::{Canvas, Offscreen};
 use fragscope::raster::{ColourTable, RasterView, StackRaster};
@@ -283,6 +284,7 @@ fn usage_input<'a>(drawn: &'a Drawn, clock: &'a Clock) -> UsageInput<'a> {
         bytes: 0.0..0.0,
         rasters: &[],
         capacity: Some(24 * MIB),
+        device: None,
         cursor: Some(Position(4)),
         range: Some(Position(2)..Position(5)),
         marks: &[('A', Position(3))],
@@ -491,4 +493,46 @@ fn a_page_refuses_what_cannot_be() {
     assert!(matches!(missing, Err(ReportError::NoDevice(7))));
     assert_eq!(report_of_extension("PNG").map(|report| report.name()), Some("picture"));
     assert!(report_of_extension("docx").is_none());
+}
+
+#[test]
+fn what_the_whole_device_held_is_a_line_above() {
+    let mut log = LogWriter::new(Vec::new()).expect("memory takes all");
+    for (row, time_us) in [1_000, 2_000, 3_000].into_iter().enumerate() {
+        let address = 0x7000_0000_0000 + row as u64 * 20 * MIB;
+        for action in [Action::SegmentAlloc, Action::Alloc] {
+            let event =
+                Event { action: action as u8, device: 0, pool: 0, stack: NO_STACK, address, size: 20 * MIB, stream: 0, time_us };
+            log.event(&event).expect("memory takes all");
+        }
+    }
+    log.flush().expect("memory takes all");
+    let look = |time_us: i64, mib: u64| DeviceSample {
+        device: 0,
+        process: None,
+        total: None,
+        used: Some(mib * MIB),
+        free: None,
+        time_us,
+    };
+    log.samples(&[look(500, 10), look(2_500, 45), look(2_600, 48), look(3_010, 70)]).expect("memory takes all");
+    let bytes = std::mem::take(log.get_mut());
+    let drawn = Drawn::new(fragscope::format::open_bytes("x.fsl", &bytes, &Progress::new()).expect("a log"));
+    let device = DeviceUse::of(&drawn.snapshot.job, drawn.memory());
+    assert_eq!(device.looks().iter().map(|look| look.position.0).collect::<Vec<_>>(), [0, 4, 4, 6]);
+    for axis in [TimeAxis::Events, TimeAxis::Time] {
+        let clock = Clock::of(drawn.memory(), axis);
+        let input = UsageInput { device: Some(&device), capacity: None, width_pt: 600.0, ..usage_input(&drawn, &clock) };
+        let (drawing, frame) = (usage::draw(&input), usage::frame(&input));
+        let line = drawing.marks.iter().find_map(|mark| match &mark.shape {
+            Shape::Line(points, _) if mark.ink == Ink::DeviceUse && 2 < points.len() => Some(points),
+            _ => None,
+        });
+        let line = line.expect("the line is drawn");
+        let heights: Vec<f32> = [10, 45, 48, 70].map(|mib: u64| frame.bytes.point((mib * MIB) as f64)).to_vec();
+        assert_eq!((line[0][1], line[line.len() - 1]), (heights[0], [frame.plot.x1, heights[3]]), "{axis:?}");
+        assert!(line.windows(2).all(|ends| ends[0][0] <= ends[1][0]), "{axis:?}: {line:?}");
+        assert!(line.iter().all(|point| heights.contains(&point[1])), "{axis:?}: {line:?}");
+        assert!(drawing.dump().contains("whole device, at most 70.00 MiB"), "{}", drawing.dump());
+    }
 }

@@ -246,7 +246,9 @@ impl<'a> Facts<'a> {
         let (snapshot, memory, replay) = (asked.subject.snapshot, asked.memory(), asked.replay());
         let message = request.as_ref().and_then(|request| message_of(request, memory, &state.totals, &params.messages));
         // Any message names the card; the one of this failure is the one to trust.
-        let total = params.card.total.or_else(|| message.or(params.messages.last())?.total);
+        let by_message = || message.or(params.messages.last())?.total;
+        // A capture writes down the card, a snapshot of PyTorch does not.
+        let total = params.card.total.or_else(by_message).or_else(|| snapshot.job.total(memory.ordinal));
         Facts {
             snapshot,
             memory,

@@ -14,7 +14,7 @@ pub mod writer;
 
 pub use decode::{BadRecord, End, Event, GapRecord, Record, Severity, StateBlock, StateRecord, StateSegment, When};
 pub use fill::Filling;
-pub use settings::fact;
+pub use settings::{devices_named, fact};
 pub use split::{Piece, Splitter};
 pub use tail::Tail;
 pub use writer::LogWriter;

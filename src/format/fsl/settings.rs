@@ -50,6 +50,16 @@ pub fn fact(json: &str, name: &str) -> Option<String> {
     value.get(name).map(text)
 }
 
+/// The devices that a record of facts names: their number, and their unchanging name where it is there.
+pub fn devices_named(json: &str) -> Vec<(i32, Option<String>)> {
+    let value: Value = serde_json::from_str(json).unwrap_or_default();
+    let device = |value: &Value| {
+        let uuid = value.get("uuid").and_then(Value::as_str).map(str::to_owned);
+        Some((i32::try_from(value.get("ordinal")?.as_i64()?).ok()?, uuid))
+    };
+    value.get("devices").and_then(Value::as_array).into_iter().flatten().filter_map(device).collect()
+}
+
 /// A value for people: a list of words as one line.
 pub(super) fn text(value: &Value) -> String {
     match value {

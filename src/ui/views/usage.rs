@@ -3,7 +3,7 @@
 //! Always: nothing here walks events. Curves, clock and rasters come from jobs; a frame lays out the
 //! visible pixels and moves the last finished raster to where the window is.
 
-use crate::analysis::{UsageTimeline, capacity};
+use crate::analysis::{DeviceUse, UsageTimeline, capacity};
 use crate::base::{Bytes, counted};
 use crate::chart::axis::{Span, duration_label};
 use crate::chart::spans;
@@ -107,6 +107,7 @@ impl Usage {
             selected.extend(largest.outlines.iter().cloned());
         }
         let hovered = exact(outline("hovered", cx.hovered()));
+        let device = cx.ask::<DeviceUse>(());
         let mut input = UsageInput {
             snapshot: shown.snapshot(),
             memory: shown.memory,
@@ -119,6 +120,7 @@ impl Usage {
             bytes: place.bytes.clone().unwrap_or(0.0..0.0),
             rasters: &[],
             capacity: capacity::at_last_oom(shown.memory, shown.usage),
+            device: device.value().map(|device| &**device),
             cursor: Some(place.cursor),
             range: place.range.clone(),
             marks: &marks,

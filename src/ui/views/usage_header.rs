@@ -1,9 +1,10 @@
 //! The line above the usage picture: the counters at the cursor, and how the picture is drawn.
 
+use crate::analysis::DeviceUse;
 use crate::base::{Bytes, counted, grouped};
 use crate::chart::TimeAxis;
 use crate::model::DeviceMemory;
-use crate::model::glossary::meaning;
+use crate::model::glossary::{DEVICE_USE, meaning};
 use crate::session::Command;
 use crate::session::lookups::RangeTotals;
 use crate::ui::theme::UNIT;
@@ -29,6 +30,7 @@ pub fn header(ui: &mut Ui, cx: &Cx<'_>, memory: &DeviceMemory) {
     if below {
         legend.show_below(ui, cx);
     }
+    device_line(ui, cx);
     if let Some(range) = cx.place().and_then(|place| place.range.clone()) {
         let totals = cx.ask::<RangeTotals>((range.start, range.end));
         let events = counted(u64::from(range.end.0.saturating_sub(range.start.0)), "event");
@@ -41,6 +43,18 @@ pub fn header(ui: &mut Ui, cx: &Cx<'_>, memory: &DeviceMemory) {
             }
         });
     }
+}
+
+/// What the whole device holds at the cursor and by whom, where somebody looked while the job ran.
+fn device_line(ui: &mut Ui, cx: &Cx<'_>) {
+    let (device, state) = (cx.ask::<DeviceUse>(()), cx.state());
+    let (Some(device), Some(state), Some(place)) = (device.value(), state.value(), cx.place()) else { return };
+    let Some(sentence) = device.sentence(place.cursor, state.totals.reserved) else { return };
+    ui.horizontal_top(|ui| {
+        ui.add_space(UNIT);
+        let text = RichText::new(sentence).color(cx.tokens.weak);
+        ui.add(egui::Label::new(text).wrap()).on_hover_text(DEVICE_USE);
+    });
 }
 
 /// Allocated, reserved and largest free block at the cursor, each copied by a click.
