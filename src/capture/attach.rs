@@ -4,6 +4,7 @@
 
 use crate::capture::child::Folder;
 use crate::capture::source::{CaptureError, Request};
+use crate::capture::processes::is_alive;
 use crate::capture::{logs, recorder, torch};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -120,15 +121,6 @@ fn ask(python: &Path, line: &str) -> Result<Result<String, String>, CaptureError
     }
     let error = String::from_utf8_lossy(&output.stderr).trim_end().lines().last().unwrap_or("it failed").to_owned();
     Ok(Err(error))
-}
-
-/// Whether a process is there.
-fn is_alive(process: u32) -> bool {
-    match std::fs::read_to_string(format!("/proc/{process}/stat")) {
-        // A zombie is over.
-        Ok(stat) => stat.rsplit_once(')').is_none_or(|(_, rest)| !rest.trim_start().starts_with('Z')),
-        Err(_) => cfg!(not(target_os = "linux")),
-    }
 }
 
 /// A text as Python has it.

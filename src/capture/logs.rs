@@ -75,9 +75,17 @@ pub fn has_end(log: &Path) -> bool {
     known_of(log).ended
 }
 
+/// The process that writes a log, where it says so and ran on this machine.
+pub fn writer(log: &Path) -> Option<u32> {
+    let Known { process, host, .. } = known_of(log);
+    let is_here = host.is_none() || host == crate::capture::processes::host();
+    process.filter(|_| is_here)
+}
+
 #[derive(Default)]
 struct Known {
     process: Option<u32>,
+    host: Option<String>,
     ended: bool,
     text: String,
 }
@@ -102,6 +110,7 @@ fn known_of(log: &Path) -> Known {
             match Record::decode(kind, payload) {
                 Ok(Record::Facts(json)) => {
                     known.process = fsl::fact(&json, "pid").and_then(|number| number.parse().ok()).or(known.process);
+                    known.host = fsl::fact(&json, "host").or(known.host);
                 }
                 Ok(Record::End(end)) => (known.ended, known.text) = (true, end.text),
                 _ => {}

@@ -7,11 +7,12 @@
 pub mod attach;
 pub mod child;
 pub mod logs;
+pub mod processes;
 pub mod recorder;
 pub mod source;
 pub mod torch;
 
-pub use child::Running;
+pub use child::{Running, Surroundings, Watch};
 pub use source::{CaptureError, CaptureSource, Prepared, Request, Stacks};
 
 /// All ways to capture.

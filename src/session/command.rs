@@ -39,6 +39,10 @@ pub enum Command {
     SetDevice(DeviceId),
     /// Puts the cursor at a position, as a link does.
     MoveCursor(Position),
+    /// Puts the cursor to the end of a recording that grows, and keeps it there.
+    FollowEnd,
+    /// Shows nothing new of the recording in front while it grows, or goes on doing so.
+    HoldLive(bool),
     /// Moves the cursor by events, as keys and buttons do; stops at both ends.
     StepCursor(i64),
     /// Puts the cursor at the next (or previous) out-of-memory event.

@@ -19,6 +19,8 @@ mod file_memory;
 pub mod find;
 pub mod history;
 pub mod jobs;
+pub mod live;
+mod live_job;
 pub mod lookups;
 pub mod memo;
 pub mod opening;
@@ -93,7 +95,8 @@ pub(crate) enum Message {
     Replays(DocumentId, Arc<Vec<Replay>>),
     Answer(Box<dyn FnOnce(&mut Memo) + Send>),
     Commands(Vec<Command>),
-    Picture(PictureKey, Look, Raster),
+    Picture(PictureKey, u64, Look, Raster),
+    Live(Box<live::News>),
     Target(PathBuf),
     Categories(PathBuf, Categories),
     Tries(Box<what_if::Delivery>),
@@ -109,6 +112,7 @@ impl std::fmt::Debug for Message {
             Message::Answer(_) => "Answer",
             Message::Commands(_) => "Commands",
             Message::Picture(..) => "Picture",
+            Message::Live(_) => "Live",
             Message::Target(_) => "Target",
             Message::Categories(..) => "Categories",
             Message::Tries(_) => "Tries",
@@ -126,6 +130,8 @@ pub struct Session {
     remembered: Workspace,
     jobs: Jobs<Message>,
     opening: BTreeMap<JobId, DocumentId>,
+    /// Documents that grow, or grew.
+    lives: BTreeMap<DocumentId, live::Live>,
     /// Jobs the user stopped: what they were to answer is not asked again.
     stopped: BTreeSet<JobId>,
     memo: RefCell<Memo>,
@@ -165,6 +171,7 @@ impl Session {
             history: History::default(),
             jobs: Jobs::new(workers),
             opening: BTreeMap::new(),
+            lives: BTreeMap::new(),
             stopped: BTreeSet::new(),
             memo: RefCell::new(Memo::new(ANSWER_BUDGET)),
             pictures: RefCell::default(),

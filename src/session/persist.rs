@@ -147,6 +147,7 @@ impl PlaceMemory {
             marks: self.marks.iter().map(|mark| Position(*mark)).filter(|mark| *mark <= end).collect(),
             set: SetChoice::default(),
             what_if: self.what_if.clone(),
+            follows: false,
             moved: self.moved,
         }
     }
