@@ -3,8 +3,8 @@
 //! Always: where that is not possible it is said in one sentence, and the program is not touched.
 
 use crate::capture::child::Folder;
-use crate::capture::source::{CaptureError, Request};
 use crate::capture::processes::is_alive;
+use crate::capture::source::{CaptureError, Request};
 use crate::capture::{logs, recorder, torch};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -72,9 +72,13 @@ impl Attached {
         }
         Ok(())
     }
+    /// Whether the program runs and is still recorded.
+    pub fn goes_on(&self) -> bool {
+        is_alive(self.process) && logs::of(&self.out).iter().any(|log| !logs::has_end(log))
+    }
     /// Waits until the program or its recording is over.
     pub fn wait(self) -> Vec<PathBuf> {
-        while is_alive(self.process) && logs::of(&self.out).iter().any(|log| !logs::has_end(log)) {
+        while self.goes_on() {
             std::thread::sleep(LOOK);
         }
         let found = logs::of(&self.out);

@@ -87,11 +87,7 @@ impl Running {
         Running::start_in(source, request, &Surroundings::default())
     }
     /// Starts a job by a way to capture, in surroundings of its own.
-    pub fn start_in(
-        source: &dyn CaptureSource,
-        request: &Request,
-        around: &Surroundings,
-    ) -> Result<Running, CaptureError> {
+    pub fn start_in(source: &dyn CaptureSource, request: &Request, around: &Surroundings) -> Result<Running, CaptureError> {
         if let Some(path) = logs::of(&request.out).into_iter().next() {
             return Err(CaptureError::Exists { path });
         }

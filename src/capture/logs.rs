@@ -7,8 +7,13 @@ use std::process::ExitStatus;
 
 /// A log that is named by nobody: the first free one of `capture-1.fsl`, `capture-2.fsl` … in the current folder.
 pub fn free_name() -> PathBuf {
-    let mut names = (1u32..).map(|number| PathBuf::from(format!("capture-{number}.fsl")));
-    names.find(|path| of(path).is_empty()).unwrap_or_else(|| PathBuf::from("capture.fsl"))
+    free_name_in(Path::new(""))
+}
+
+/// As [`free_name`], in a folder.
+pub fn free_name_in(folder: &Path) -> PathBuf {
+    let mut names = (1u32..).map(|number| folder.join(format!("capture-{number}.fsl")));
+    names.find(|path| of(path).is_empty()).unwrap_or_else(|| folder.join("capture.fsl"))
 }
 
 /// The logs there are of a job that was told to write `out`: its own, those of ranks, those of further processes.

@@ -41,6 +41,7 @@ impl Session {
                 self.move_cursor(|_, _| position);
                 self.stick();
             }
+            Command::Capture(deed) => self.capture(deed),
             Command::FollowEnd => self.follow_end(),
             Command::HoldLive(held) => self.hold_live(held),
             Command::StepCursor(events) => {
@@ -184,7 +185,7 @@ impl Session {
         }
     }
 
-    fn open(&mut self, source: Source) {
+    pub(super) fn open(&mut self, source: Source) {
         self.next_document += 1;
         let id = DocumentId(self.next_document);
         let spec = JobSpec { title: format!("opening {}", source.title()), slot: None, lane: Lane::Own, listed: true };

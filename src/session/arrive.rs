@@ -22,6 +22,7 @@ impl Session {
             JobEvent::Delivered(Message::Picture(key, generation, look, raster)) => {
                 self.pictures.get_mut().arrive(key, generation, look, raster);
             }
+            JobEvent::Delivered(Message::Capturing(report)) => self.arrive_report(report),
             JobEvent::Delivered(Message::Live(news)) => self.arrive_live(*news),
             JobEvent::Delivered(Message::Target(path)) => {
                 let number = self.target.as_ref().map_or(0, |(number, _)| *number) + 1;

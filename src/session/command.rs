@@ -5,6 +5,7 @@ use crate::analysis::{BlockTableParams, Moment};
 use crate::chart::{ColourBy, Theme, TimeAxis};
 use crate::model::{DeviceId, Item, Position};
 use crate::report::ReportOptions;
+use crate::session::capturing::CaptureDeed;
 use crate::session::document::DocumentId;
 use crate::session::export::PictureWork;
 use crate::session::jobs::JobId;
@@ -39,6 +40,8 @@ pub enum Command {
     SetDevice(DeviceId),
     /// Puts the cursor at a position, as a link does.
     MoveCursor(Position),
+    /// Records a job, or does something with one that is recorded.
+    Capture(CaptureDeed),
     /// Puts the cursor to the end of a recording that grows, and keeps it there.
     FollowEnd,
     /// Shows nothing new of the recording in front while it grows, or goes on doing so.

@@ -6,6 +6,8 @@
 //! found again by where and when it was born.
 
 use crate::analysis::{Asked, Subject};
+use crate::base::id::Id as _;
+use crate::chart::TimeAxis;
 use crate::model::{DeviceMemory, Item, JobEnd, Position, Snapshot};
 use crate::session::document::{Document, DocumentId};
 use crate::session::jobs::{JobContext, JobError, JobId, JobSpec, Lane};
@@ -14,8 +16,6 @@ use crate::session::memo::{Put, Retired};
 use crate::session::persist::FileStamp;
 use crate::session::workspace::{Place, Window, Workspace};
 use crate::session::{Message, Session};
-use crate::chart::TimeAxis;
-use crate::base::id::Id as _;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -86,14 +86,16 @@ impl Ending {
             Ending::Ended(JobEnd { code, signal, .. }) => match (signal, code) {
                 (Some(9), _) => "The job was killed (signal 9). What it had logged is all here.".to_owned(),
                 (Some(2), _) => "The job was stopped by Ctrl+C (signal 2).".to_owned(),
-                (Some(signal), _) if 0 <= *signal => format!("The job was ended by signal {signal}. What it had logged is all here."),
+                (Some(signal), _) if 0 <= *signal => {
+                    format!("The job was ended by signal {signal}. What it had logged is all here.")
+                }
                 (_, Some(code)) if 0 < *code => format!("The job ended with exit code {code}."),
                 (_, Some(0)) => "The job ended well.".to_owned(),
                 _ => "The recording is complete.".to_owned(),
             },
-            Ending::Gone(Some(process)) => format!(
-                "The job died (process {process} is gone) and could not end its log. What it had logged is all here."
-            ),
+            Ending::Gone(Some(process)) => {
+                format!("The job died (process {process} is gone) and could not end its log. What it had logged is all here.")
+            }
             Ending::Gone(None) => "The log was not ended. What was logged is all here.".to_owned(),
             Ending::Unreadable(why) => format!("The log cannot be read on: {why}"),
         }
@@ -173,7 +175,15 @@ impl Session {
         let own = Arc::clone(&control);
         let spec = JobSpec { title: "following a log".into(), slot: None, lane: Lane::Own, listed: false };
         let status = self.jobs.start(spec, move |cx| live_job::follow(reading, built, id, &own, cx));
-        let live = Live { path, since: Instant::now(), ending: None, control, job: Some(status.id), renewing: None, retired: Vec::new() };
+        let live = Live {
+            path,
+            since: Instant::now(),
+            ending: None,
+            control,
+            job: Some(status.id),
+            renewing: None,
+            retired: Vec::new(),
+        };
         self.lives.insert(id, live);
     }
 
@@ -359,12 +369,7 @@ fn same(item: Item, older: &DeviceMemory, newer: &DeviceMemory) -> Option<Item> 
 }
 
 /// Opens a log that grows: the opening's job.
-pub(super) fn open(
-    path: &Path,
-    title: String,
-    id: DocumentId,
-    cx: &JobContext<Message>,
-) -> Result<(), JobError> {
+pub(super) fn open(path: &Path, title: String, id: DocumentId, cx: &JobContext<Message>) -> Result<(), JobError> {
     let reading = Reading::begin(path, &cx.progress)?;
     let built = reading.build(None, &cx.progress)?;
     let document = Document {

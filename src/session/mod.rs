@@ -9,6 +9,8 @@ mod apply;
 mod arrive;
 mod aside;
 pub mod block_text;
+pub mod capture_form;
+pub mod capturing;
 mod categories;
 pub mod command;
 pub mod comparison;
@@ -97,6 +99,7 @@ pub(crate) enum Message {
     Commands(Vec<Command>),
     Picture(PictureKey, u64, Look, Raster),
     Live(Box<live::News>),
+    Capturing(capturing::Report),
     Target(PathBuf),
     Categories(PathBuf, Categories),
     Tries(Box<what_if::Delivery>),
@@ -113,6 +116,7 @@ impl std::fmt::Debug for Message {
             Message::Commands(_) => "Commands",
             Message::Picture(..) => "Picture",
             Message::Live(_) => "Live",
+            Message::Capturing(_) => "Capturing",
             Message::Target(_) => "Target",
             Message::Categories(..) => "Categories",
             Message::Tries(_) => "Tries",
@@ -132,6 +136,9 @@ pub struct Session {
     opening: BTreeMap<JobId, DocumentId>,
     /// Documents that grow, or grew.
     lives: BTreeMap<DocumentId, live::Live>,
+    captures: Vec<capturing::Capture>,
+    capture_refused: Option<String>,
+    next_capture: u64,
     /// Jobs the user stopped: what they were to answer is not asked again.
     stopped: BTreeSet<JobId>,
     memo: RefCell<Memo>,
@@ -172,6 +179,9 @@ impl Session {
             jobs: Jobs::new(workers),
             opening: BTreeMap::new(),
             lives: BTreeMap::new(),
+            captures: Vec::new(),
+            capture_refused: None,
+            next_capture: 0,
             stopped: BTreeSet::new(),
             memo: RefCell::new(Memo::new(ANSWER_BUDGET)),
             pictures: RefCell::default(),

@@ -12,10 +12,10 @@ use crate::replay::Replay;
 use crate::session::Message;
 use crate::session::document::{Document, DocumentId};
 use crate::session::jobs::{JobContext, JobError};
-use crate::session::{live, live_job};
 use crate::session::lookups::ClockOf;
 use crate::session::memo::{Memo, Scope};
 use crate::session::persist::FileStamp;
+use crate::session::{live, live_job};
 use std::path::PathBuf;
 use std::sync::Arc;
 

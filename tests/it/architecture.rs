@@ -74,6 +74,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "report/speedscope.rs",
             "report/whatif_json.rs",
             "report/why_json.rs",
+            "session/capture_form.rs",
             "session/persist.rs",
             "session/what_if.rs",
             "ui/tiles.rs",
@@ -108,6 +109,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("image", &["report/"]),
     ("rustix", &["capture/child.rs"]),
     ("signal_hook", &["capture/child.rs"]),
+    ("shlex", &["session/capture_form.rs"]),
 ];
 
 /// Parts of `std` that a folder never touches.
@@ -186,7 +188,7 @@ const WINGS: &[(&str, &str, &[&str])] = &[
             "what_if_words",
         ],
     ),
-    ("capture", "SOURCES", &["source", "child", "logs", "recorder", "attach"]),
+    ("capture", "SOURCES", &["source", "child", "logs", "recorder", "attach", "processes"]),
     ("ui/views", "VIEWS", &["view", "usage_header", "compare_parts", "what_if_form"]),
 ];
 
