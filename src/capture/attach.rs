@@ -15,6 +15,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// What it records, in one sentence without its stop.
+pub const ABOUT: &str = "A Python program that runs already, from now on: Python 3.14 and later";
+
+/// Why no program can be attached to on this machine, in one sentence; none where it is tried.
+pub fn unavailable() -> Option<String> {
+    if cfg!(target_os = "linux") {
+        return None;
+    }
+    Some("What a process runs can be told on Linux only; elsewhere `fragscope attach PID --python PROGRAM` names it.".to_owned())
+}
+
 /// A program that was handed the recorder.
 #[derive(Debug)]
 pub struct Attached {

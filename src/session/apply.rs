@@ -42,6 +42,8 @@ impl Session {
                 self.stick();
             }
             Command::Capture(deed) => self.capture(deed),
+            Command::LeaveCaptures => self.left_captures += 1,
+            Command::DismissLive => self.dismiss_live(),
             Command::FollowEnd => self.follow_end(),
             Command::HoldLive(held) => self.hold_live(held),
             Command::StepCursor(events) => {

@@ -3,10 +3,11 @@
 //! Always: a job belongs to itself. It writes its log and its output into files, so that closing the window, or whatever
 //! else ends this program, leaves it running and loses nothing.
 
-use crate::capture::attach::Attached;
-use crate::capture::{Running, Watch, logs};
+use crate::capture::attach::{self, Attached};
+use crate::capture::processes::{CudaProcess, cuda_processes};
+use crate::capture::{Running, SOURCES, Watch, logs};
 use crate::session::capture_form::CaptureForm;
-use crate::session::jobs::{JobContext, JobError, JobSpec, Lane};
+use crate::session::jobs::{JobContext, JobError, JobSpec, Lane, Slot};
 use crate::session::opening::Source;
 use crate::session::{Message, Session};
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -68,6 +69,43 @@ pub struct CaptureEnd {
     pub is_bad: bool,
 }
 
+/// What this machine can record, and what runs on it.
+#[derive(Clone, Debug)]
+pub struct Around {
+    /// The ways to capture.
+    pub ways: Vec<Way>,
+    /// Programs that have loaded the CUDA driver, or why nobody can tell.
+    pub processes: Result<Vec<CudaProcess>, String>,
+}
+
+/// A way to capture, as it is on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Its name.
+    pub name: &'static str,
+    /// What it records.
+    pub about: &'static str,
+    /// Why it is not possible here and what to do; none where it is.
+    pub unavailable: Option<String>,
+}
+
+impl Way {
+    /// Whether a job is started by it; else it is for programs that run already.
+    pub fn starts_jobs(&self) -> bool {
+        self.name != ATTACH
+    }
+}
+
+/// The way that starts nothing.
+const ATTACH: &str = "attach";
+
+impl Capture {
+    /// Whether the job is this program's own, so that it can be ended.
+    pub fn can_be_killed(&self) -> bool {
+        self.watch.is_some()
+    }
+}
+
 /// What a capture can be told.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CaptureDeed {
@@ -81,6 +119,8 @@ pub enum CaptureDeed {
     Kill(CaptureId),
     /// Take a job that is over off the list.
     Forget(CaptureId),
+    /// Look what this machine can record, and what runs on it.
+    LookAround,
     /// Have the recorder of a log write PyTorch's own snapshot beside it.
     SnapshotNow(PathBuf),
     /// Copy a log.
@@ -95,12 +135,17 @@ pub(crate) enum Report {
     Logs(CaptureId, Vec<PathBuf>),
     Said(CaptureId, String),
     Over(CaptureId, CaptureEnd),
+    Around(Box<Around>),
 }
 
 impl Session {
     /// The jobs that are recorded from this window, and those that were, oldest first.
     pub fn captures(&self) -> &[Capture] {
         &self.captures
+    }
+    /// What this machine can record; none before somebody asked.
+    pub fn around(&self) -> Option<&Around> {
+        self.around.as_ref()
     }
     /// Why the last job could not be started.
     pub fn capture_refused(&self) -> Option<&str> {
@@ -132,6 +177,14 @@ impl Session {
                 }
             }
             CaptureDeed::Forget(id) => self.captures.retain(|capture| capture.id != id || capture.over.is_none()),
+            CaptureDeed::LookAround => {
+                let slot = Some(Slot::of(&"looking around"));
+                let spec = JobSpec { title: "looking around".into(), slot, lane: Lane::Shared, listed: false };
+                self.jobs.start(spec, |cx| {
+                    cx.send(Message::Capturing(Report::Around(Box::new(look_around()))));
+                    Ok(())
+                });
+            }
             CaptureDeed::SnapshotNow(log) => self.ask_recorder(&log, "snapshot"),
             CaptureDeed::SaveLog(from, to) => self.save_log(from, to),
         }
@@ -168,6 +221,7 @@ impl Session {
                     self.open(Source::Path(log));
                 }
             }
+            Report::Around(around) => self.around = Some(*around),
             Report::Said(id, said) => {
                 if let Some(capture) = self.captures.iter_mut().find(|capture| capture.id == id) {
                     capture.said = said;
@@ -286,6 +340,15 @@ impl Session {
             Ok(())
         });
     }
+}
+
+fn look_around() -> Around {
+    let mut ways: Vec<Way> = SOURCES
+        .iter()
+        .map(|source| Way { name: source.name(), about: source.about(), unavailable: source.unavailable() })
+        .collect();
+    ways.push(Way { name: ATTACH, about: attach::ABOUT, unavailable: attach::unavailable() });
+    Around { ways, processes: cuda_processes() }
 }
 
 /// Waits for a recording of a program that was attached to.

@@ -42,6 +42,10 @@ pub enum Command {
     MoveCursor(Position),
     /// Records a job, or does something with one that is recorded.
     Capture(CaptureDeed),
+    /// Shows a document instead of the page of captures.
+    LeaveCaptures,
+    /// Takes away the line that says how the recording in front ended.
+    DismissLive,
     /// Puts the cursor to the end of a recording that grows, and keeps it there.
     FollowEnd,
     /// Shows nothing new of the recording in front while it grows, or goes on doing so.

@@ -263,6 +263,12 @@ impl Session {
         }
     }
 
+    /// The recording in front is over and that was seen.
+    pub(super) fn dismiss_live(&mut self) {
+        if let Some(id) = self.workspace.active.filter(|id| self.lives.get(id).is_some_and(|live| !live.is_growing())) {
+            self.lives.remove(&id);
+        }
+    }
     /// Puts the cursor to the end of what grows, where it stays.
     pub(super) fn follow_end(&mut self) {
         if let Some(live) = self.live_in_front().filter(|live| live.is_growing()) {

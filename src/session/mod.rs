@@ -38,6 +38,7 @@ pub use command::Command;
 pub use document::{Document, DocumentId};
 pub use jobs::{JobStatus, Waker};
 pub use memo::Answer;
+pub use persist::Saved;
 pub use set_choice::{NoSet, SetChoice, SetKind, SetSpan};
 pub use workspace::{EventFilter, Find, Place, Window, Workspace};
 
@@ -52,7 +53,6 @@ use history::History;
 use jobs::{JobError, JobId, JobSpec, Jobs, Lane, Slot};
 use lookups::{ClockOf, FlameInksOf, InksOf, RangeTotals, WeighedClock, WeighedInks};
 use memo::{Memo, Scope};
-use persist::Saved;
 use pictures::{Look, PictureKey, Pictures};
 use std::any::TypeId;
 use std::cell::{Cell, RefCell};
@@ -138,6 +138,9 @@ pub struct Session {
     lives: BTreeMap<DocumentId, live::Live>,
     captures: Vec<capturing::Capture>,
     capture_refused: Option<String>,
+    around: Option<capturing::Around>,
+    /// How often somebody asked to leave the page of captures.
+    left_captures: u64,
     next_capture: u64,
     /// Jobs the user stopped: what they were to answer is not asked again.
     stopped: BTreeSet<JobId>,
@@ -181,6 +184,8 @@ impl Session {
             lives: BTreeMap::new(),
             captures: Vec::new(),
             capture_refused: None,
+            around: None,
+            left_captures: 0,
             next_capture: 0,
             stopped: BTreeSet::new(),
             memo: RefCell::new(Memo::new(ANSWER_BUDGET)),
@@ -287,6 +292,10 @@ impl Session {
     /// The view in which a set of blocks was last asked to be shown, with a number that grows with each asking.
     pub fn shown_set(&self) -> Option<(u64, &'static str)> {
         self.shown_set
+    }
+    /// How often it was asked to show a document instead of the page of captures: a number that grows with each asking.
+    pub fn left_captures(&self) -> u64 {
+        self.left_captures
     }
     /// Jobs under way.
     pub fn running(&self) -> Vec<JobStatus> {
