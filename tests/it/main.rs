@@ -18,6 +18,7 @@ mod flame;
 mod format;
 mod gate;
 mod hostile;
+mod live;
 mod memory_summary;
 mod moments;
 mod naive;
