@@ -411,7 +411,7 @@ fn end_of(over: &std::io::Result<crate::capture::child::Ended>) -> CaptureEnd {
     let mut sentence = match ended.status.code() {
         Some(0) => "The job ended well.".to_owned(),
         Some(code) => format!("The job ended with exit code {code}."),
-        None => format!("The job was ended: {}.", ended.status),
+        None => format!("The job was ended by {}.", ended.status.to_string().replacen("signal: ", "signal ", 1)),
     };
     let is_bad = !ended.status.success() || !ended.complaints.is_empty() || ended.logs.is_empty();
     for complaint in &ended.complaints {

@@ -121,8 +121,8 @@ impl CapturePage {
         ui.label(weak("The job runs unchanged; every allocation goes into a log that opens here as it grows."));
         ui.add_space(2.0 * UNIT);
         let mut start = false;
+        let field_pt = (ui.available_width() - 40.0 * UNIT).clamp(40.0 * UNIT, 140.0 * UNIT);
         Grid::new("capture form").num_columns(2).spacing(vec2(3.0 * UNIT, 1.5 * UNIT)).show(ui, |ui| {
-            let field_pt = (ui.available_width() - 38.0 * UNIT).max(40.0 * UNIT);
             ways(ui, cx, form, field_pt);
             let label = ui.label("Command");
             ui.horizontal(|ui| {
