@@ -105,7 +105,7 @@ impl Ending {
 /// What the jobs of a live document deliver.
 pub enum News {
     /// An opened log that grows, with its first snapshot.
-    Begun(Document, Reading, Built),
+    Begun(Document, Box<Reading>, Built),
     /// How much was read has changed.
     Told,
     /// A newer snapshot.
@@ -132,7 +132,7 @@ impl Session {
 
     pub(super) fn arrive_live(&mut self, news: News) {
         match news {
-            News::Begun(document, reading, built) => self.begin_live(document, reading, built),
+            News::Begun(document, reading, built) => self.begin_live(document, *reading, built),
             News::Told => {}
             News::Built(id, built) => self.renew(id, built),
             News::Renewed(id, built, puts, cost) => {
@@ -388,6 +388,6 @@ pub(super) fn open(path: &Path, title: String, id: DocumentId, cx: &JobContext<M
         replays: Some(Arc::clone(&built.replays)),
         generation: 0,
     };
-    cx.send(Message::Live(Box::new(News::Begun(document, reading, built))));
+    cx.send(Message::Live(Box::new(News::Begun(document, Box::new(reading), built))));
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! The job that reads a log on while it grows, and makes a new snapshot of all of it now and then.
 //!
 //! Always: nothing is read twice; a new snapshot is begun only when the one before is on the screen, and never sooner
-//! than [`SHORTEST`] or [`REST`] times what the last one cost, so that a long recording is renewed less often and never
-//! takes more than a share of one core; while it is held, reading goes on and nothing is lost.
+//! than [`SHORTEST`] or [`REST`] times what the last one cost, so that a long recording is renewed less often and takes
+//! half of one core at most; while it is held, reading goes on and nothing is lost.
 
 use crate::base::Progress;
 use crate::capture::{logs, processes};
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(40);
 /// Between two new snapshots, at least.
 const SHORTEST: Duration = Duration::from_millis(250);
 /// A new snapshot waits this many times as long as the last one took.
-const REST: u32 = 2;
+const REST: u32 = 1;
 /// What is read between two looks at what else there is to do, in bytes.
 const SLICE: u64 = 4 << 20;
 /// A log whose reader is behind is shown as far as it was read after this time.
