@@ -51,8 +51,8 @@ pub struct Capture {
     pub logs: Vec<PathBuf>,
     /// The end of its output.
     pub said: String,
-    /// Whether it was asked to end.
-    pub asked_to_end: bool,
+    /// When it was asked to end, if it was.
+    pub asked_to_end: Option<Instant>,
     /// How it ended; none while it runs.
     pub over: Option<CaptureEnd>,
     /// Its process; none while it is being started.
@@ -164,7 +164,7 @@ impl Session {
             CaptureDeed::Attach(process, form) => self.attach(process, *form),
             CaptureDeed::Stop(id) => {
                 let Some(capture) = self.captures.iter_mut().find(|capture| capture.id == id) else { return };
-                capture.asked_to_end = true;
+                capture.asked_to_end = Some(Instant::now());
                 match (&capture.watch, capture.logs.clone()) {
                     (Some(watch), _) => watch.interrupt(),
                     // A program that was only attached to goes on; its recording ends.
@@ -210,7 +210,7 @@ impl Session {
             }
             Report::Refused(id, why) => {
                 self.captures.retain(|capture| capture.id != id);
-                self.capture_refused = Some(why);
+                self.capture_refused = Some(as_sentence(&why));
             }
             Report::Logs(id, logs) => {
                 let Some(capture) = self.captures.iter_mut().find(|capture| capture.id == id) else { return };
@@ -246,7 +246,7 @@ impl Session {
             since: Instant::now(),
             logs: Vec::new(),
             said: String::new(),
-            asked_to_end: false,
+            asked_to_end: None,
             over: None,
             process: None,
             watch: None,
@@ -340,6 +340,14 @@ impl Session {
             Ok(())
         });
     }
+}
+
+/// With a large letter in front and a stop behind.
+fn as_sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    let stop = if text.ends_with(['.', '?', '!']) { "" } else { "." };
+    format!("{first}{}{stop}", letters.as_str())
 }
 
 fn look_around() -> Around {

@@ -5,14 +5,14 @@
 //! keep their meaning: a cursor that follows goes with the end, any other stays at its event, and what is selected is
 //! found again by where and when it was born.
 
-use crate::analysis::{Asked, Subject};
+use crate::analysis::{Asked, Query as _, StateAt, Subject};
 use crate::base::id::Id as _;
 use crate::chart::TimeAxis;
 use crate::model::{DeviceMemory, Item, JobEnd, Position, Snapshot};
 use crate::session::document::{Document, DocumentId};
 use crate::session::jobs::{JobContext, JobError, JobId, JobSpec, Lane};
 use crate::session::live_job::{self, Built, Control, Reading};
-use crate::session::memo::{Put, Retired};
+use crate::session::memo::{Memo, Put, Retired, Scope};
 use crate::session::persist::FileStamp;
 use crate::session::workspace::{Place, Window, Workspace};
 use crate::session::{Message, Session};
@@ -192,6 +192,9 @@ impl Session {
         let Some(document) = self.documents.iter().find(|document| document.id == id) else { return };
         let next = document.generation + 1;
         let shown = self.memo.get_mut().renewals(id, document.generation);
+        // A cursor that follows will be at the end: what all views show of it is answered along.
+        let front = self.workspace.devices.get(&id).copied();
+        let following = front.filter(|device| self.workspace.places.get(&(id, *device)).is_some_and(|place| place.follows));
         let spec = JobSpec { title: "taking in what is new".into(), slot: None, lane: Lane::Own, listed: false };
         let status = self.jobs.start(spec, move |cx| {
             let began = Instant::now();
@@ -201,6 +204,15 @@ impl Session {
                     let subject = Subject { snapshot: &built.snapshot, replays: &built.replays };
                     let asked = Asked { subject, baseline: None, device: renewal.device };
                     puts.push(renewal.answer(&asked, next, &cx.progress)?);
+                }
+                if let Some(memory) = following.and_then(|device| built.snapshot.devices.get(device))
+                    && let Some(device) = following
+                {
+                    let (subject, end) = (Subject { snapshot: &built.snapshot, replays: &built.replays }, memory.end());
+                    let asked = Asked { subject, baseline: None, device };
+                    let state = Arc::new(StateAt::answer(&asked, &end, &cx.progress)?);
+                    let scope = Scope::of(id, next, device);
+                    puts.push(Box::new(move |memo: &mut Memo| memo.put::<StateAt>(scope, end, state)));
                 }
             }
             cx.send(Message::Live(Box::new(News::Renewed(id, built, puts, began.elapsed()))));

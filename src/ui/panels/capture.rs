@@ -28,6 +28,8 @@ pub struct CapturePage {
     process: String,
     saving: Option<(PathBuf, TargetField)>,
     looked: bool,
+    /// Shown just now: the command takes the keys.
+    fresh: bool,
 }
 
 impl CapturePage {
@@ -37,7 +39,7 @@ impl CapturePage {
     }
     /// The page is about to be shown: what this machine can do is looked up anew.
     pub fn enter(&mut self) {
-        self.looked = false;
+        (self.looked, self.fresh) = (false, true);
     }
     /// Asks where to copy a log.
     pub fn save_log(&mut self, log: PathBuf, cx: &Cx<'_>) {
@@ -127,9 +129,12 @@ impl CapturePage {
             let label = ui.label("Command");
             ui.horizontal(|ui| {
                 let recent = &saved.captures;
-                let width = field_pt - if recent.is_empty() { 0.0 } else { 22.0 * UNIT };
+                let width = field_pt - if recent.is_empty() { 0.0 } else { 16.5 * UNIT };
                 let field = TextEdit::singleline(&mut form.command).hint_text(weak("python train.py --batch 8"));
                 let field = ui.add(field.font(egui::TextStyle::Monospace).desired_width(width)).labelled_by(label.id);
+                if std::mem::take(&mut self.fresh) {
+                    field.request_focus();
+                }
                 start |= field.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
                 if !recent.is_empty() {
                     ui.menu_button("Recent", |ui| {

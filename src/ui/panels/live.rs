@@ -12,6 +12,9 @@ use egui::{Align, Button, Label, Layout, RichText, Ui};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// A job that was asked to end can be killed after this.
+const BEFORE_KILL: Duration = Duration::from_millis(1500);
+
 /// What a line asks of the window.
 pub enum LiveDeed {
     /// Show the page of captures.
@@ -121,7 +124,14 @@ fn buttons(ui: &mut Ui, cx: &Cx<'_>, live: &Live, capture: Option<&Capture>, dee
 
 /// The button that ends a job: as Ctrl+C first, at once if that was not enough.
 pub fn stop_button(ui: &mut Ui, cx: &Cx<'_>, capture: &Capture) {
-    let deed = if capture.asked_to_end && capture.can_be_killed() {
+    let asked = capture.asked_to_end.map(|when| when.elapsed());
+    if let Some(asked) = asked.filter(|asked| *asked < BEFORE_KILL) {
+        // Nobody kills a job by a double click.
+        ui.add_enabled(false, Button::new("Stopping…"));
+        ui.ctx().request_repaint_after(BEFORE_KILL - asked);
+        return;
+    }
+    let deed = if asked.is_some() && capture.can_be_killed() {
         let button = ui.button("Kill now").on_hover_text("Ends the job at once; what it logged stays");
         button.clicked().then_some(CaptureDeed::Kill(capture.id))
     } else {
@@ -130,7 +140,7 @@ pub fn stop_button(ui: &mut Ui, cx: &Cx<'_>, capture: &Capture) {
         } else {
             ("Stop recording", "Ends the recording; the program goes on")
         };
-        let button = ui.add_enabled(!capture.asked_to_end && capture.process.is_some(), Button::new(word)).on_hover_text(help);
+        let button = ui.add_enabled(asked.is_none() && capture.process.is_some(), Button::new(word)).on_hover_text(help);
         button.clicked().then_some(CaptureDeed::Stop(capture.id))
     };
     if let Some(deed) = deed {

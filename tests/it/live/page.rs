@@ -114,6 +114,9 @@ fn a_job_is_stopped_and_then_killed_with_python() {
         session.documents().len() == 2 && session.live_in_front().is_some_and(|live| live.is_growing()) && 100 < events(session)
     });
     click(&mut window, "Stop job");
+    assert!(window.query_by_label("Kill now").is_none(), "a double click kills nothing");
+    let asked = std::time::Instant::now();
+    until(&mut window, "it can be killed", |_| std::time::Duration::from_secs(2) < asked.elapsed());
     click(&mut window, "Kill now");
     until(&mut window, "it is killed", |session| {
         is_over(session) && session.live_in_front().is_some_and(|live| !live.is_growing())
@@ -136,9 +139,9 @@ fn what_cannot_be_started_is_said_on_the_page() {
     type_into(&mut window, "Record process", "4194000");
     click(&mut window, "Attach");
     rest(&mut window);
-    assert!(window.query_by_label_contains("there is no process 4194000").is_some());
+    assert!(window.query_by_label_contains("There is no process 4194000").is_some());
     for (command, out, sentence) in [
-        ("/no/such/program --x", "", "cannot start /no/such/program"),
+        ("/no/such/program --x", "", "Cannot start /no/such/program"),
         ("python3 'unclosed", "", "a quote that is not closed"),
         ("python3 x.py", "/proc/nowhere/x.fsl", "The folder of the log is not there: /proc/nowhere"),
         ("python3 x.py", "/proc/x.fsl", "No log can be written into /proc"),
