@@ -3,6 +3,7 @@
 
 use super::open;
 use fragscope::capture::logs;
+use fragscope::capture::processes::is_alive;
 use fragscope::model::WarningKind;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -63,6 +64,7 @@ fn start_on_a_display(test: &str, folder: &Path, job: &[&str]) -> Option<Viewer>
 fn assert_whole(folder: &Path) {
     let (log, truth) = (open(&folder.join("job.fsl")), open(&folder.join("truth.main")));
     let (a, b) = (&log.devices.as_slice()[0], &truth.devices.as_slice()[0]);
+    assert_eq!(a.trace.len(), b.trace.len(), "{:?}", log.warnings);
     assert_eq!(a.trace.actions(), b.trace.actions(), "{:?}", log.warnings);
     assert_eq!(a.trace.addresses(), b.trace.addresses());
     assert_eq!(a.allocations.died(), b.allocations.died());
@@ -106,7 +108,7 @@ fn a_viewer_that_is_killed_leaves_job_and_log_on_a_display() {
     viewer.0.wait().expect("it ends");
     let then = size(&log);
     wait_until("the job goes on", || then + 20_000 < size(&log));
-    wait_until("the job ends", || folder.path().join("truth.main").exists() && logs::has_end(&log));
+    wait_until("the job ends", || logs::has_end(&log) && !logs::writer(&log).is_some_and(is_alive));
     assert_whole(folder.path());
 }
 
@@ -119,7 +121,7 @@ fn an_interrupt_ends_the_job_and_keeps_the_log_on_a_display() {
     let log = folder.path().join("job.fsl");
     wait_until("events are logged", || 20_000 < size(&log));
     signal(viewer.0.id(), "INT");
-    wait_until("the job ends", || folder.path().join("truth.main").exists() && logs::has_end(&log));
+    wait_until("the job ends", || logs::has_end(&log) && !logs::writer(&log).is_some_and(is_alive));
     assert_whole(folder.path());
 }
 
