@@ -3,6 +3,7 @@
 //! Always: where that is not possible it is said in one sentence, and the program is not touched.
 
 use crate::capture::child::Folder;
+use crate::capture::processes::is_alive;
 use crate::capture::source::{CaptureError, Request};
 use crate::capture::{logs, recorder, torch};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,17 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// What it records, in one sentence without its stop.
+pub const ABOUT: &str = "A Python program that runs already, from now on: Python 3.14 and later";
+
+/// Why no program can be attached to on this machine, in one sentence; none where it is tried.
+pub fn unavailable() -> Option<String> {
+    if cfg!(target_os = "linux") {
+        return None;
+    }
+    Some("What a process runs can be told on Linux only; elsewhere `fragscope attach PID --python PROGRAM` names it.".to_owned())
+}
 
 /// A program that was handed the recorder.
 #[derive(Debug)]
@@ -71,9 +83,13 @@ impl Attached {
         }
         Ok(())
     }
+    /// Whether the program runs and is still recorded.
+    pub fn goes_on(&self) -> bool {
+        is_alive(self.process) && logs::of(&self.out).iter().any(|log| !logs::has_end(log))
+    }
     /// Waits until the program or its recording is over.
     pub fn wait(self) -> Vec<PathBuf> {
-        while is_alive(self.process) && logs::of(&self.out).iter().any(|log| !logs::has_end(log)) {
+        while self.goes_on() {
             std::thread::sleep(LOOK);
         }
         let found = logs::of(&self.out);
@@ -120,15 +136,6 @@ fn ask(python: &Path, line: &str) -> Result<Result<String, String>, CaptureError
     }
     let error = String::from_utf8_lossy(&output.stderr).trim_end().lines().last().unwrap_or("it failed").to_owned();
     Ok(Err(error))
-}
-
-/// Whether a process is there.
-fn is_alive(process: u32) -> bool {
-    match std::fs::read_to_string(format!("/proc/{process}/stat")) {
-        // A zombie is over.
-        Ok(stat) => stat.rsplit_once(')').is_none_or(|(_, rest)| !rest.trim_start().starts_with('Z')),
-        Err(_) => cfg!(not(target_os = "linux")),
-    }
 }
 
 /// A text as Python has it.

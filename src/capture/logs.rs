@@ -7,8 +7,13 @@ use std::process::ExitStatus;
 
 /// A log that is named by nobody: the first free one of `capture-1.fsl`, `capture-2.fsl` … in the current folder.
 pub fn free_name() -> PathBuf {
-    let mut names = (1u32..).map(|number| PathBuf::from(format!("capture-{number}.fsl")));
-    names.find(|path| of(path).is_empty()).unwrap_or_else(|| PathBuf::from("capture.fsl"))
+    free_name_in(Path::new(""))
+}
+
+/// As [`free_name`], in a folder.
+pub fn free_name_in(folder: &Path) -> PathBuf {
+    let mut names = (1u32..).map(|number| folder.join(format!("capture-{number}.fsl")));
+    names.find(|path| of(path).is_empty()).unwrap_or_else(|| folder.join("capture.fsl"))
 }
 
 /// The logs there are of a job that was told to write `out`: its own, those of ranks, those of further processes.
@@ -83,11 +88,18 @@ pub(super) fn devices_of(log: &Path) -> Option<Vec<(i32, Option<String>)>> {
     let devices = known_of(log).devices;
     (!devices.is_empty()).then_some(devices)
 }
+/// The process that writes a log, where it says so and ran on this machine.
+pub fn writer(log: &Path) -> Option<u32> {
+    let Known { process, host, .. } = known_of(log);
+    let is_here = host.is_none() || host == crate::capture::processes::host();
+    process.filter(|_| is_here)
+}
 
 #[derive(Default)]
 struct Known {
     devices: Vec<(i32, Option<String>)>,
     process: Option<u32>,
+    host: Option<String>,
     ended: bool,
     text: String,
 }
@@ -116,6 +128,7 @@ fn known_of(log: &Path) -> Known {
                         known.devices = devices;
                     }
                     known.process = fsl::fact(&json, "pid").and_then(|number| number.parse().ok()).or(known.process);
+                    known.host = fsl::fact(&json, "host").or(known.host);
                 }
                 Ok(Record::End(end)) => (known.ended, known.text) = (true, end.text),
                 _ => {}

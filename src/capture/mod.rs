@@ -10,13 +10,14 @@ pub mod child;
 pub mod driver;
 pub mod gpus;
 pub mod logs;
+pub mod processes;
 pub mod recorder;
 mod sampling;
 pub mod source;
 pub mod torch;
 pub mod workload;
 
-pub use child::Running;
+pub use child::{Running, Surroundings, Watch};
 pub use source::{CaptureError, CaptureSource, Prepared, Request, Stacks};
 
 /// All ways to capture.

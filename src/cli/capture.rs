@@ -1,11 +1,14 @@
 //! `capture`: runs a GPU job, or a built-in workload, and records it.
 
 use crate::base::Bytes;
+use crate::capture::child;
 use crate::capture::workload::{self, Ended, Options, SHARE_PERCENT, WORKLOADS, Workload};
 use crate::capture::{CaptureSource, Request, Running, SOURCES, Stacks, gpus, logs, recorder};
 use crate::cli::command::{Command, Outcome};
 use crate::cli::output;
-use anyhow::{Context as _, anyhow};
+use crate::session::capturing::Adopted;
+use crate::ui::Opening;
+use anyhow::{Context as _, anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -71,6 +74,13 @@ fn arguments(command: clap::Command) -> clap::Command {
                 .value_name("K:V,…")
                 .action(ArgAction::Append)
                 .help("Allocator settings to run the job with, added to its PYTORCH_CUDA_ALLOC_CONF"),
+        )
+        .arg(
+            Arg::new("live")
+                .long("live")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("write-recorder")
+                .help("Open the window on the log while the job runs; closing it leaves the job running"),
         )
         .arg(
             Arg::new("write-recorder")
@@ -176,7 +186,11 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
         settings: (!set.is_empty()).then_some(set),
         ..request(matches)
     };
-    record(*source, &request)
+    if matches.get_flag("live") {
+        return record_live(*source, &request);
+    }
+    let ended = Running::start(*source, &request)?.wait().context(NOT_WAITED)?;
+    end(*source, &ended)
 }
 
 fn list_gpus() -> anyhow::Result<Outcome> {
@@ -235,8 +249,38 @@ fn run_workload(workload: &Workload, matches: &ArgMatches) -> anyhow::Result<Out
     })
 }
 
-fn record(source: &dyn CaptureSource, request: &Request) -> anyhow::Result<Outcome> {
-    let ended = Running::start(source, request)?.wait().context("the job cannot be waited for")?;
+const NOT_WAITED: &str = "the job cannot be waited for";
+const WITHOUT_WINDOW: &str = "leave out --live to record without a window, and open the log later or with `fragscope info`";
+
+/// Records with the window open. The job and its log do not depend on the window.
+fn record_live(source: &dyn CaptureSource, request: &Request) -> anyhow::Result<Outcome> {
+    if let Some(why) = crate::ui::without_display() {
+        bail!("{}; {WITHOUT_WINDOW}", why.to_string().trim_end_matches('.'));
+    }
+    let watch = Running::start(source, request)?.watched(true).context(NOT_WAITED)?;
+    let words: Vec<_> = request.command.iter().map(|word| word.to_string_lossy()).collect();
+    let job = Adopted { watch: watch.clone(), command: words.join(" ") };
+    let shown = crate::ui::run(Opening { files: Vec::new(), job: Some(job) });
+    let log = request.out.display();
+    match &shown {
+        Ok(()) if watch.over().is_none() => output::note(&format!(
+            "the window is closed; the job (process {}) goes on and is recorded into {log}",
+            watch.process()
+        )),
+        Ok(()) => {}
+        Err(error) => {
+            let why = error.to_string();
+            output::note(&format!("{}; the job is recorded into {log} all the same", why.trim_end_matches('.')));
+        }
+    }
+    match &*watch.wait() {
+        Ok(ended) => end(source, ended),
+        Err(error) => bail!("{NOT_WAITED}: {error}"),
+    }
+}
+
+/// Says how a job ended and what it left.
+fn end(source: &dyn CaptureSource, ended: &child::Ended) -> anyhow::Result<Outcome> {
     told(&ended.logs, &ended.complaints);
     if ended.logs.is_empty() && ended.complaints.is_empty() {
         output::note(&format!("nothing was recorded: {}", source.why_nothing()));

@@ -4,7 +4,7 @@ use crate::analysis::Moment;
 use crate::cli::command::{Command, Outcome};
 use crate::cli::{output, report};
 use crate::report::ReportOptions;
-use crate::ui::UiError;
+use crate::ui::{Opening, UiError};
 use anyhow::bail;
 use clap::{Arg, ArgMatches, value_parser};
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
         }
     }
     let first = files.first().cloned();
-    let why = match crate::ui::run(files) {
+    let why = match crate::ui::run(Opening { files, job: None }) {
         Ok(()) => return Ok(Outcome::Done),
         Err(error @ UiError::Stopped(_)) => bail!("{error}"),
         Err(error @ (UiError::NoDisplay(_) | UiError::NoWindow(_))) => error.to_string().trim_end_matches('.').to_owned(),

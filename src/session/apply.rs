@@ -37,11 +37,20 @@ impl Session {
                 }
             }
             Command::SetDevice(device) => self.set_device(device),
-            Command::MoveCursor(position) => self.move_cursor(|_, _| position),
+            Command::MoveCursor(position) => {
+                self.move_cursor(|_, _| position);
+                self.stick();
+            }
+            Command::Capture(deed) => self.capture(deed),
+            Command::LeaveCaptures => self.left_captures += 1,
+            Command::DismissLive => self.dismiss_live(),
+            Command::FollowEnd => self.follow_end(),
+            Command::HoldLive(held) => self.hold_live(held),
             Command::StepCursor(events) => {
                 self.move_cursor(|place, _| {
                     Position((i64::from(place.cursor.0).saturating_add(events)).clamp(0, i64::from(u32::MAX)) as u32)
                 });
+                self.stick();
             }
             Command::StepOom { forward } => self.move_cursor(|place, memory| {
                 let ooms = memory.trace.ooms().iter().map(|event| Position::after(*event));
@@ -178,7 +187,7 @@ impl Session {
         }
     }
 
-    fn open(&mut self, source: Source) {
+    pub(super) fn open(&mut self, source: Source) {
         self.next_document += 1;
         let id = DocumentId(self.next_document);
         let spec = JobSpec { title: format!("opening {}", source.title()), slot: None, lane: Lane::Own, listed: true };
@@ -214,6 +223,7 @@ impl Session {
     pub(super) fn close(&mut self, id: DocumentId) {
         let Some(at) = self.documents.iter().position(|document| document.id == id) else { return };
         self.remember_place(id);
+        self.end_live(id);
         self.documents.remove(at);
         self.memo.get_mut().forget(id);
         self.pictures.get_mut().forget(id);
@@ -261,13 +271,13 @@ impl Session {
         }
     }
 
-    fn move_cursor(&mut self, to: impl FnOnce(&Place, &DeviceMemory) -> Position) {
+    pub(super) fn move_cursor(&mut self, to: impl FnOnce(&Place, &DeviceMemory) -> Position) {
         let Some((_, _, memory)) = self.front() else { return };
         let Some(place) = self.workspace.place() else { return };
         let cursor = to(place, memory).min(memory.end());
         self.change_place(|place| {
             place.cursor = cursor;
-            place.moved = true;
+            (place.moved, place.follows) = (true, false);
         });
         self.keep_cursor_in_window();
     }

@@ -19,7 +19,11 @@ impl Session {
             }
             JobEvent::Delivered(Message::Answer(put)) => put(self.memo.get_mut()),
             JobEvent::Delivered(Message::Commands(commands)) => self.commands.get_mut().extend(commands),
-            JobEvent::Delivered(Message::Picture(key, look, raster)) => self.pictures.get_mut().arrive(key, look, raster),
+            JobEvent::Delivered(Message::Picture(key, generation, look, raster)) => {
+                self.pictures.get_mut().arrive(key, generation, look, raster);
+            }
+            JobEvent::Delivered(Message::Capturing(report)) => self.arrive_report(report),
+            JobEvent::Delivered(Message::Live(news)) => self.arrive_live(*news),
             JobEvent::Delivered(Message::Target(path)) => {
                 let number = self.target.as_ref().map_or(0, |(number, _)| *number) + 1;
                 self.target = Some((number, path));
@@ -31,7 +35,7 @@ impl Session {
         }
     }
 
-    fn arrive_document(&mut self, document: Document) {
+    pub(super) fn arrive_document(&mut self, document: Document) {
         let id = document.id;
         let known = document.stamp.as_ref().and_then(|stamp| self.saved.file(stamp)).cloned();
         let device = known.as_ref().map(|known| DeviceId(known.device)).filter(|id| document.snapshot.devices.get(*id).is_some());
@@ -85,6 +89,7 @@ impl Session {
             error.clone()
         };
         self.memo.get_mut().job_ended(status.id, &told);
+        self.live_job_ended(status.id, &error);
         if let Some(id) = opened {
             // Shown in part already: without its replays it is of no use.
             if self.documents.iter().any(|document| document.id == id) {

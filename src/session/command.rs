@@ -5,6 +5,7 @@ use crate::analysis::{BlockTableParams, Moment};
 use crate::chart::{ColourBy, Theme, TimeAxis};
 use crate::model::{DeviceId, Item, Position};
 use crate::report::ReportOptions;
+use crate::session::capturing::CaptureDeed;
 use crate::session::document::DocumentId;
 use crate::session::export::PictureWork;
 use crate::session::jobs::JobId;
@@ -39,6 +40,16 @@ pub enum Command {
     SetDevice(DeviceId),
     /// Puts the cursor at a position, as a link does.
     MoveCursor(Position),
+    /// Records a job, or does something with one that is recorded.
+    Capture(CaptureDeed),
+    /// Shows a document instead of the page of captures.
+    LeaveCaptures,
+    /// Takes away the line that says how the recording in front ended.
+    DismissLive,
+    /// Puts the cursor to the end of a recording that grows, and keeps it there.
+    FollowEnd,
+    /// Shows nothing new of the recording in front while it grows, or goes on doing so.
+    HoldLive(bool),
     /// Moves the cursor by events, as keys and buttons do; stops at both ends.
     StepCursor(i64),
     /// Puts the cursor at the next (or previous) out-of-memory event.

@@ -46,6 +46,11 @@ impl History {
     pub fn restart(&mut self, workspace: &Workspace) {
         *self = History { past: vec![workspace.clone()], ..History::default() };
     }
+    /// Changes all steps alike: what is open has grown, so that they say the same of it as before.
+    pub fn carry(&mut self, change: impl Fn(&mut Workspace)) {
+        let moving = self.moving.iter_mut().map(|(_, value)| value);
+        self.past.iter_mut().chain(&mut self.future).chain(moving).for_each(change);
+    }
     /// The step before the value of now.
     pub fn undo(&mut self, workspace: &Workspace) -> Option<Workspace> {
         if self.past.last() != Some(workspace) {

@@ -5,8 +5,8 @@
 //! is on its way the slot's last answer is shown as stale. What all answers weigh stays under a budget:
 //! the least recently asked go first, never one that was asked since the last [`Memo::begin_tick`].
 
-use crate::analysis::Query;
-use crate::base::HeapSize;
+use crate::analysis::{Asked, Query};
+use crate::base::{Cancelled, HeapSize, Progress};
 use crate::model::DeviceId;
 use crate::session::document::DocumentId;
 use crate::session::jobs::{JobError, JobId, JobStatus};
@@ -90,6 +90,8 @@ pub struct Memo {
     tables: FxHashMap<TypeId, Box<dyn Table>>,
     clock: u64,
     tick_began: u64,
+    /// Where the tick before this one began.
+    before: u64,
     bytes: usize,
     budget: usize,
 }
@@ -101,6 +103,7 @@ impl Memo {
     }
     /// A new tick: what is asked from now on stays until the next.
     pub fn begin_tick(&mut self) {
+        self.before = self.tick_began;
         self.tick_began = self.clock;
     }
     /// What all kept answers weigh, in bytes.
@@ -162,6 +165,20 @@ impl Memo {
             table.job_ended(id, error);
         }
     }
+    /// What was asked in the last tick about one state of a document and compares it with nothing, to be answered again
+    /// about another state of it.
+    pub fn renewals(&self, document: DocumentId, generation: u64) -> Vec<Renewal> {
+        let of = |scope: &Scope| scope.document == document && scope.generation == generation && scope.baseline.is_none();
+        self.tables.values().flat_map(|table| table.renewals(&of, self.before)).collect()
+    }
+    /// A document has grown: its answers of other states go, but for what places show until they have newer ones. They are
+    /// handed over, as freeing them takes time.
+    pub fn outgrow(&mut self, document: DocumentId, generation: u64) -> Vec<Retired> {
+        let mut retired = Vec::new();
+        let freed: usize = self.tables.values_mut().map(|table| table.outgrow(document, generation, &mut retired)).sum();
+        self.bytes -= freed;
+        retired
+    }
     /// Forgets all answers of a document.
     pub fn forget(&mut self, document: DocumentId) {
         self.bytes -= self.tables.values_mut().map(|table| table.forget(document)).sum::<usize>();
@@ -177,6 +194,33 @@ impl Memo {
             }
             self.bytes -= freed;
         }
+    }
+}
+
+/// What puts an answer in its place.
+pub type Put = Box<dyn FnOnce(&mut Memo) + Send>;
+type Work = Box<dyn FnOnce(&Asked<'_>, u64, &Progress) -> Result<Put, Cancelled> + Send>;
+
+/// A question to be asked again when its document has grown.
+pub struct Renewal {
+    /// The device it is about.
+    pub device: DeviceId,
+    work: Work,
+}
+
+impl Renewal {
+    /// Answers it about the state of growth `generation`.
+    pub fn answer(self, asked: &Asked<'_>, generation: u64, progress: &Progress) -> Result<Put, Cancelled> {
+        (self.work)(asked, generation, progress)
+    }
+}
+
+/// An answer that nobody asks for any more.
+pub struct Retired(#[expect(dead_code, reason = "it is only kept, and freed in the end")] Box<dyn Any + Send>);
+
+impl std::fmt::Debug for Retired {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Retired")
     }
 }
 
@@ -200,6 +244,8 @@ struct Typed<Q: Query> {
 trait Table: Any {
     fn as_any_mut(&mut self) -> &mut dyn Any;
     fn job_ended(&mut self, id: JobId, error: &JobError);
+    fn renewals(&self, of: &dyn Fn(&Scope) -> bool, since: u64) -> Vec<Renewal>;
+    fn outgrow(&mut self, document: DocumentId, generation: u64, retired: &mut Vec<Retired>) -> usize;
     fn forget(&mut self, document: DocumentId) -> usize;
     fn oldest(&self) -> Option<u64>;
     fn evict(&mut self, asked: u64) -> usize;
@@ -218,6 +264,34 @@ impl<Q: Query> Table for Typed<Q> {
                 entry.state = State::Failed(Arc::new(error.clone()));
             }
         }
+    }
+    fn renewals(&self, of: &dyn Fn(&Scope) -> bool, since: u64) -> Vec<Renewal> {
+        let asked = self.entries.iter().filter(|((scope, _), entry)| since < entry.asked && of(scope));
+        asked
+            .map(|((scope, params), _)| {
+                let (scope, params) = (*scope, params.clone());
+                let work = move |asked: &Asked<'_>, generation: u64, progress: &Progress| {
+                    let answer = Arc::new(Q::answer(asked, &params, progress)?);
+                    let scope = Scope { generation, ..scope };
+                    Ok(Box::new(move |memo: &mut Memo| memo.put::<Q>(scope, params, answer)) as Put)
+                };
+                Renewal { device: scope.device, work: Box::new(work) }
+            })
+            .collect()
+    }
+    fn outgrow(&mut self, document: DocumentId, generation: u64, retired: &mut Vec<Retired>) -> usize {
+        let is_older = |of: DocumentId, at: u64| of == document && at != generation;
+        let mut freed = 0;
+        self.entries.retain(|(scope, _), entry| {
+            let older = is_older(scope.document, scope.generation)
+                || scope.baseline.is_some_and(|(other, generation, _)| is_older(other, generation));
+            if let (true, State::Ready(answer)) = (older, &entry.state) {
+                retired.push(Retired(Box::new(Arc::clone(answer))));
+                freed += entry.bytes;
+            }
+            !older
+        });
+        freed
     }
     fn forget(&mut self, document: DocumentId) -> usize {
         let mut freed = 0;

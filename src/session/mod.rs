@@ -9,6 +9,8 @@ mod apply;
 mod arrive;
 mod aside;
 pub mod block_text;
+pub mod capture_form;
+pub mod capturing;
 mod categories;
 pub mod command;
 pub mod comparison;
@@ -19,6 +21,8 @@ mod file_memory;
 pub mod find;
 pub mod history;
 pub mod jobs;
+pub mod live;
+mod live_job;
 pub mod lookups;
 pub mod memo;
 pub mod opening;
@@ -34,6 +38,7 @@ pub use command::Command;
 pub use document::{Document, DocumentId};
 pub use jobs::{JobStatus, Waker};
 pub use memo::Answer;
+pub use persist::Saved;
 pub use set_choice::{NoSet, SetChoice, SetKind, SetSpan};
 pub use workspace::{EventFilter, Find, Place, Window, Workspace};
 
@@ -48,7 +53,6 @@ use history::History;
 use jobs::{JobError, JobId, JobSpec, Jobs, Lane, Slot};
 use lookups::{ClockOf, FlameInksOf, InksOf, RangeTotals, WeighedClock, WeighedInks};
 use memo::{Memo, Scope};
-use persist::Saved;
 use pictures::{Look, PictureKey, Pictures};
 use std::any::TypeId;
 use std::cell::{Cell, RefCell};
@@ -93,7 +97,9 @@ pub(crate) enum Message {
     Replays(DocumentId, Arc<Vec<Replay>>),
     Answer(Box<dyn FnOnce(&mut Memo) + Send>),
     Commands(Vec<Command>),
-    Picture(PictureKey, Look, Raster),
+    Picture(PictureKey, u64, Look, Raster),
+    Live(Box<live::News>),
+    Capturing(capturing::Report),
     Target(PathBuf),
     Categories(PathBuf, Categories),
     Tries(Box<what_if::Delivery>),
@@ -109,6 +115,8 @@ impl std::fmt::Debug for Message {
             Message::Answer(_) => "Answer",
             Message::Commands(_) => "Commands",
             Message::Picture(..) => "Picture",
+            Message::Live(_) => "Live",
+            Message::Capturing(_) => "Capturing",
             Message::Target(_) => "Target",
             Message::Categories(..) => "Categories",
             Message::Tries(_) => "Tries",
@@ -126,6 +134,14 @@ pub struct Session {
     remembered: Workspace,
     jobs: Jobs<Message>,
     opening: BTreeMap<JobId, DocumentId>,
+    /// Documents that grow, or grew.
+    lives: BTreeMap<DocumentId, live::Live>,
+    captures: Vec<capturing::Capture>,
+    capture_refused: Option<String>,
+    around: Option<capturing::Around>,
+    /// How often somebody asked to leave the page of captures.
+    left_captures: u64,
+    next_capture: u64,
     /// Jobs the user stopped: what they were to answer is not asked again.
     stopped: BTreeSet<JobId>,
     memo: RefCell<Memo>,
@@ -165,6 +181,12 @@ impl Session {
             history: History::default(),
             jobs: Jobs::new(workers),
             opening: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            captures: Vec::new(),
+            capture_refused: None,
+            around: None,
+            left_captures: 0,
+            next_capture: 0,
             stopped: BTreeSet::new(),
             memo: RefCell::new(Memo::new(ANSWER_BUDGET)),
             pictures: RefCell::default(),
@@ -270,6 +292,10 @@ impl Session {
     /// The view in which a set of blocks was last asked to be shown, with a number that grows with each asking.
     pub fn shown_set(&self) -> Option<(u64, &'static str)> {
         self.shown_set
+    }
+    /// How often it was asked to show a document instead of the page of captures: a number that grows with each asking.
+    pub fn left_captures(&self) -> u64 {
+        self.left_captures
     }
     /// Jobs under way.
     pub fn running(&self) -> Vec<JobStatus> {

@@ -15,6 +15,7 @@ use crate::session::jobs::{JobContext, JobError};
 use crate::session::lookups::ClockOf;
 use crate::session::memo::{Memo, Scope};
 use crate::session::persist::FileStamp;
+use crate::session::{live, live_job};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -56,6 +57,9 @@ pub(super) fn open(source: &Source, id: DocumentId, cx: &JobContext<Message>) ->
         Source::Path(path) => Some(path.clone()),
         Source::Bytes(..) | Source::Sample(..) => None,
     };
+    if let Some(path) = path.as_deref().filter(|path| live_job::is_live(path)) {
+        return live::open(path, source.title(), id, cx);
+    }
     let stamp = path.as_deref().and_then(FileStamp::of);
     let snapshot = Arc::new(read(source, &cx.progress)?);
     cx.progress.check()?;

@@ -7,6 +7,7 @@
 
 use crate::chart::{ColourBy, Theme, TimeAxis};
 use crate::model::{DeviceId, Position};
+use crate::session::capture_form::CaptureForm;
 use crate::session::set_choice::SetChoice;
 use crate::session::what_if::WhatIfForm;
 use crate::session::workspace::{Place, Window};
@@ -43,6 +44,8 @@ pub struct Saved {
     pub files: Vec<FileMemory>,
     /// The file of categories that was loaded; none: that of the folder, else the built-in ones.
     pub categories: Option<PathBuf>,
+    /// How jobs were recorded lately, the newest first.
+    pub captures: Vec<CaptureForm>,
 }
 
 /// Which file, and in which state: another size or time of change is another file.
@@ -147,6 +150,7 @@ impl PlaceMemory {
             marks: self.marks.iter().map(|mark| Position(*mark)).filter(|mark| *mark <= end).collect(),
             set: SetChoice::default(),
             what_if: self.what_if.clone(),
+            follows: false,
             moved: self.moved,
         }
     }
@@ -169,6 +173,7 @@ impl Default for Saved {
             zoom: 1.0,
             files: Vec::new(),
             categories: None,
+            captures: Vec::new(),
         }
     }
 }

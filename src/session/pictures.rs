@@ -63,6 +63,8 @@ pub struct Look {
 pub struct Picture {
     /// What it shows.
     pub look: Look,
+    /// The document's state of growth that it is of.
+    pub generation: u64,
     /// Its pixels.
     pub raster: Raster,
     /// Grows with each picture of the session: equal serials, equal pixels.
@@ -79,15 +81,15 @@ pub(super) struct Pictures {
 #[derive(Default)]
 struct PicturePlace {
     shown: Option<Arc<Picture>>,
-    job: Option<(JobId, Look)>,
+    job: Option<(JobId, (u64, Look))>,
     /// What could not be painted, so that it is not tried again every frame.
-    failed: Option<Look>,
+    failed: Option<(u64, Look)>,
 }
 
 impl Pictures {
-    pub(super) fn arrive(&mut self, key: PictureKey, look: Look, raster: Raster) {
+    pub(super) fn arrive(&mut self, key: PictureKey, generation: u64, look: Look, raster: Raster) {
         self.serial += 1;
-        let picture = Picture { look, raster, serial: self.serial };
+        let picture = Picture { look, generation, raster, serial: self.serial };
         self.places.entry(key).or_default().shown = Some(Arc::new(picture));
     }
     pub(super) fn job_ended(&mut self, job: JobId, failed: bool) {
@@ -120,13 +122,13 @@ impl Session {
         let mut pictures = self.pictures.borrow_mut();
         let place = pictures.places.entry(key).or_default();
         let shown = place.shown.clone().filter(|picture| picture.look.axis == look.axis && picture.look.theme == look.theme);
-        if place.failed.as_ref() != Some(look) && shown.as_ref().is_none_or(|picture| picture.look != *look) {
+        let generation = document.generation;
+        let is_there = shown.as_ref().is_some_and(|picture| picture.look == *look && picture.generation == generation);
+        let has_failed = place.failed.as_ref().is_some_and(|(at, failed)| *at == generation && failed == look);
+        if !has_failed && !is_there {
             self.note_pending();
         }
-        if place.job.is_some()
-            || place.failed.as_ref() == Some(look)
-            || shown.as_ref().is_some_and(|picture| picture.look == *look)
-        {
+        if place.job.is_some() || has_failed || is_there {
             return shown;
         }
         let (Some(ground), Answer::Ready(inks)) = (self.ground_of(of), self.inks_of(look.colour_by)) else {
@@ -150,10 +152,10 @@ impl Session {
             let spotlight = found.map(|found| Spotlight { found, ground: [red, green, blue] });
             let colours = ColourTable { spotlight, ..inks.inks.table(palette) };
             let raster = ground.raster((memory, replay), &view, &colours, look.theme, &cx.progress)?;
-            cx.send(Message::Picture(key, look, raster));
+            cx.send(Message::Picture(key, generation, look, raster));
             Ok(())
         });
-        place.job = Some((status.id, wanted));
+        place.job = Some((status.id, (generation, wanted)));
         shown
     }
 

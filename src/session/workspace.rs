@@ -68,6 +68,8 @@ pub struct Place {
     pub set: SetChoice,
     /// What is filled in to be served again.
     pub what_if: WhatIfForm,
+    /// The cursor stays at the end of a recording that grows.
+    pub follows: bool,
     /// The user has moved the cursor: it is no longer put to the most telling moment.
     pub moved: bool,
 }

@@ -52,6 +52,10 @@ impl eframe::App for App {
     }
     fn on_exit(&mut self, _gl: Option<&eframe::glow::Context>) {
         self.session.leave();
+        for capture in self.session.captures().iter().filter(|capture| capture.over.is_none() && capture.output.is_some()) {
+            let process = capture.process.map_or(String::new(), |process| format!(" (process {process})"));
+            eprintln!("{}{process} goes on and is recorded into {}", capture.command, capture.out.display());
+        }
     }
     fn clear_color(&self, _visuals: &egui::Visuals) -> [f32; 4] {
         let tokens = crate::ui::theme::Tokens::of(self.session.theme());

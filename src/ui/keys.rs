@@ -5,6 +5,7 @@
 
 use crate::model::Position;
 use crate::session::Command;
+use crate::session::live::Live;
 use crate::ui::panels::help::HelpPage;
 use crate::ui::panels::palette::Deed;
 use crate::ui::views::view::Cx;
@@ -87,6 +88,7 @@ pub const KEYS: &[KeyRow] = &[
         "Save a picture of the view under the pointer",
         Act::Do(|_| KeyDeed::Deed(Deed::ExportView)),
     ),
+    everywhere(FILES, &[(CTRL, Key::R)], "Record a job", Act::Do(|_| KeyDeed::Deed(Deed::Capture))),
     everywhere(FILES, &[(CTRL, Key::P)], "Find a command", Act::Do(|_| KeyDeed::Palette)),
     everywhere(CHOICE, &[(CTRL, Key::F)], "Find in all views", Act::Do(|_| KeyDeed::Find)),
     everywhere(CHOICE, &[(NONE, Key::F3)], "The next found", Act::Find { forward: true }),
@@ -127,6 +129,13 @@ pub const KEYS: &[KeyRow] = &[
     ),
     row(MOMENT, &[(NONE, Key::P)], "Where most is allocated", Act::Send(|_| Some(Command::GoToPeak))),
     row(MOMENT, &[(NONE, Key::O)], "The last out of memory", Act::Send(|_| Some(Command::GoToLastOom))),
+    row(MOMENT, &[(NONE, Key::L)], "Follow a recording that grows", Act::Send(|cx| growing(cx).map(|_| Command::FollowEnd))),
+    row(
+        MOMENT,
+        &[(NONE, Key::H)],
+        "Hold what is shown of it, or resume",
+        Act::Send(|cx| growing(cx).map(|live| Command::HoldLive(!live.is_held()))),
+    ),
     row(MOMENT, &[(NONE, Key::Space)], "Play through the window, or stop", Act::Do(|_| KeyDeed::Play)),
     row(PICTURE, &[(NONE, Key::W)], "Less time, closer", Act::Send(|_| Some(Command::ZoomAtCursor(ZOOM)))),
     row(PICTURE, &[(NONE, Key::S)], "More time", Act::Send(|_| Some(Command::ZoomAtCursor(1.0 / ZOOM)))),
@@ -138,6 +147,11 @@ pub const KEYS: &[KeyRow] = &[
     everywhere(CHOICE, &[(CTRL, Key::Z)], "Undo", Act::Send(|_| Some(Command::Undo))),
     everywhere(CHOICE, &[(CTRL.plus(SHIFT), Key::Z), (CTRL, Key::Y)], "Redo", Act::Send(|_| Some(Command::Redo))),
 ];
+
+/// The recording in front, while it grows.
+fn growing<'a>(cx: &Cx<'a>) -> Option<&'a Live> {
+    cx.session.live_in_front().filter(|live| live.is_growing())
+}
 
 /// How large everything is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

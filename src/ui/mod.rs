@@ -15,4 +15,4 @@ pub mod tiles;
 pub mod views;
 pub mod widgets;
 
-pub use run::{UiError, run};
+pub use run::{Opening, UiError, run, without_display};

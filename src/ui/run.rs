@@ -2,6 +2,7 @@
 //!
 //! Always: no panic of the windowing crates gets out, as some of them panic where a library is missing.
 
+use crate::session::capturing::Adopted;
 use crate::session::jobs::panic_text;
 use crate::session::{Session, persist};
 use crate::ui::app::App;
@@ -25,12 +26,30 @@ pub enum UiError {
     Stopped(String),
 }
 
-/// Opens the window with these files and returns when it is closed.
-pub fn run(files: Vec<PathBuf>) -> Result<(), UiError> {
+/// What the window begins with.
+#[derive(Clone, Debug, Default)]
+pub struct Opening {
+    /// Files to open.
+    pub files: Vec<PathBuf>,
+    /// A job that runs already and is recorded.
+    pub job: Option<Adopted>,
+}
+
+/// Why there can be no window here, as far as that shows before one is tried.
+pub fn without_display() -> Option<UiError> {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let windowed = !cfg!(target_os = "linux") || ["WAYLAND_DISPLAY", "WAYLAND_SOCKET", "DISPLAY"].into_iter().any(is_set);
+    (!windowed).then(|| UiError::NoDisplay(NO_DISPLAY.to_owned()))
+}
+
+const NO_DISPLAY: &str = "There is no display: neither WAYLAND_DISPLAY nor DISPLAY is set.";
+
+/// Opens the window and returns when it is closed.
+pub fn run(opening: Opening) -> Result<(), UiError> {
     let started = Arc::new(AtomicBool::new(false));
     let mut failures = Vec::new();
     for renderer in [Renderer::Wgpu, Renderer::Glow] {
-        match run_with(renderer, files.clone(), &started) {
+        match run_with(renderer, opening.clone(), &started) {
             Ok(()) => return Ok(()),
             Err(why) if started.load(Ordering::Relaxed) => return Err(UiError::Stopped(why)),
             Err(why) => failures.push(why),
@@ -39,7 +58,7 @@ pub fn run(files: Vec<PathBuf>) -> Result<(), UiError> {
     Err(explained(&failures))
 }
 
-fn run_with(renderer: Renderer, files: Vec<PathBuf>, started: &Arc<AtomicBool>) -> Result<(), String> {
+fn run_with(renderer: Renderer, opening: Opening, started: &Arc<AtomicBool>) -> Result<(), String> {
     let viewport = egui::ViewportBuilder::default()
         .with_title("Fragscope")
         .with_app_id("fragscope")
@@ -55,8 +74,9 @@ fn run_with(renderer: Renderer, files: Vec<PathBuf>, started: &Arc<AtomicBool>) 
             options,
             Box::new(move |context| {
                 begun.store(true, Ordering::Relaxed);
-                let session = Session::new(persist::folder());
-                Ok(Box::new(App::new(&context.egui_ctx, session, files)))
+                let mut app = App::new(&context.egui_ctx, Session::new(persist::folder()), opening.files);
+                opening.job.into_iter().for_each(|job| app.session.adopt(job));
+                Ok(Box::new(app))
             }),
         )
     }));
@@ -111,7 +131,7 @@ fn explained(failures: &[String]) -> UiError {
         ));
     }
     if all.contains("neither WAYLAND_DISPLAY") || all.contains("WAYLAND_SOCKET") {
-        return UiError::NoDisplay("There is no display: neither WAYLAND_DISPLAY nor DISPLAY is set.".to_owned());
+        return UiError::NoDisplay(NO_DISPLAY.to_owned());
     }
     if all.contains("XOpenDisplay") || all.contains("NoCompositor") || all.contains("ConnectionError") {
         let display = std::env::var("DISPLAY").unwrap_or_default();

@@ -1,17 +1,20 @@
 //! The frame around the views: menus, tabs, banner, tiles, scrubber, jobs, what lies on top.
 
 use crate::chart::Theme;
+use crate::session::capturing::CaptureDeed;
 use crate::session::what_if::WhatIfDeed;
 use crate::session::{Command, DocumentId, Session};
 use crate::ui::keys::{self, KeyDeed, Magnify};
+use crate::ui::panels::capture::CapturePage;
 use crate::ui::panels::export::{Export, ExportDialog};
 use crate::ui::panels::find::FindBar;
 use crate::ui::panels::help::{Help, HelpPage};
+use crate::ui::panels::live::LiveDeed;
 use crate::ui::panels::palette::{CommandPalette, Deed};
 use crate::ui::panels::report_dialog::ReportDialog;
 use crate::ui::panels::save_picture::SavePicture;
 use crate::ui::panels::welcome::Welcome;
-use crate::ui::panels::{banner, documents, jobs, scrubber};
+use crate::ui::panels::{banner, documents, jobs, live, scrubber};
 use crate::ui::theme;
 use crate::ui::theme::{Tokens, UNIT};
 use crate::ui::tiles::Layout;
@@ -38,6 +41,10 @@ pub struct Shell {
     banner_open: bool,
     /// A new tab: the start page over open documents.
     starting: bool,
+    /// The page of captures, while it is shown.
+    capture: CapturePage,
+    capturing: bool,
+    left_captures: u64,
     shown_documents: usize,
     /// The number of the last set that was asked to be shown in a view.
     shown_set: u64,
@@ -62,6 +69,9 @@ impl Shell {
             find: FindBar::default(),
             banner_open: false,
             starting: false,
+            capture: CapturePage::default(),
+            capturing: false,
+            left_captures: 0,
             shown_documents: 0,
             shown_set: 0,
             playing: None,
@@ -81,9 +91,10 @@ impl Shell {
         let tokens = Tokens::of(session.theme());
         let cx = Cx { session, tokens: &tokens };
         // A file that arrives ends the start page.
-        if self.shown_documents < session.documents().len() {
-            self.starting = false;
+        if self.shown_documents < session.documents().len() || self.left_captures < session.left_captures() {
+            (self.starting, self.capturing) = (false, false);
         }
+        self.left_captures = session.left_captures();
         self.shown_documents = session.documents().len();
         self.lay_out(session);
         // What lies on top has the keys: Esc closes it and does nothing else.
@@ -92,6 +103,7 @@ impl Shell {
             || self.report.is_open()
             || self.save_picture.is_open()
             || self.help.is_open()
+            || self.capture.is_asking()
             || ui.ctx().memory(|memory| memory.top_modal_layer().is_some());
         if !covered {
             self.find.read_escape(ui.ctx(), &cx);
@@ -113,7 +125,7 @@ impl Shell {
         }
         let bar = Frame::new().fill(tokens.panel).inner_margin(Margin::symmetric(2 * UNIT as i8, UNIT as i8));
         Panel::top("menu").frame(bar).show(ui, |ui| self.menu_bar(ui, &cx));
-        let starting = self.starting || session.active().is_none();
+        let starting = self.starting || self.capturing || session.active().is_none();
         if !starting && self.find.is_open(&cx) {
             Panel::top("find").frame(bar).show(ui, |ui| self.find.show(ui, &cx));
         }
@@ -124,13 +136,24 @@ impl Shell {
         if !running.is_empty() || !session.notes().is_empty() {
             Panel::bottom("jobs").frame(bar).show(ui, |ui| jobs::show(ui, &cx, &running));
         }
+        if live::is_needed(&cx) {
+            match Panel::bottom("live").frame(bar).show(ui, |ui| live::show(ui, &cx)).inner {
+                Some(LiveDeed::Page) => self.show_captures(),
+                Some(LiveDeed::SaveLog(log)) => self.capture.save_log(log, &cx),
+                None => {}
+            }
+        }
         if !starting {
             Panel::bottom("scrubber").frame(bar).show(ui, |ui| scrubber::show(ui, &cx));
         }
         CentralPanel::default().frame(Frame::new().fill(tokens.line)).show(ui, |ui| {
             if starting {
                 ui.painter().rect_filled(ui.max_rect(), 0.0, tokens.panel);
-                self.welcome.show(ui, &cx);
+                if self.capturing {
+                    self.capturing = !self.capture.show(ui, &cx);
+                } else if self.welcome.show(ui, &cx) {
+                    self.show_captures();
+                }
             } else if self.layout.show(ui, &cx) {
                 self.keep_layout(&cx, self.layout.to_saved());
             }
@@ -151,6 +174,7 @@ impl Shell {
         }
         self.save_picture.show(ui, &cx, |class| self.layout.twin(class));
         self.help.show(ui, &cx);
+        self.capture.ask(ui, &cx);
         self.keep_zoom(ui, &cx);
         self.drop_hint(ui, &cx);
         self.name_window(ui, session);
@@ -160,17 +184,18 @@ impl Shell {
         MenuBar::new().ui(ui, |ui| {
             self.file_menu(ui, cx);
             self.view_menu(ui, cx);
+            self.capture_menu(ui, cx);
             self.what_if_menu(ui, cx);
             self.help_menu(ui, cx);
             ui.add_space(2.0 * UNIT);
             ui.separator();
             if documents::tabs(ui, cx) {
-                self.starting = false;
+                (self.starting, self.capturing) = (false, false);
             }
             if !cx.session.documents().is_empty() {
                 let plus = icon_button(ui, Icon::Plus, "Open another file", false).on_hover_text("Open another file");
                 if plus.clicked() {
-                    self.starting = !self.starting;
+                    (self.starting, self.capturing) = (!self.starting || self.capturing, false);
                 }
             }
             ui.with_layout(egui::Layout::right_to_left(Align::Center), |ui| {
@@ -201,8 +226,11 @@ impl Shell {
             if item(ui, cx, "Open…", "Ctrl+O") {
                 cx.send(Command::OpenDialog);
             }
+            if item(ui, cx, "Record a job…", "Ctrl+R") {
+                self.show_captures();
+            }
             if item(ui, cx, "Start page", "") {
-                self.starting = true;
+                (self.starting, self.capturing) = (true, false);
             }
             let recent = &cx.session.saved().recent;
             if !recent.is_empty() {
@@ -311,6 +339,43 @@ impl Shell {
         });
     }
 
+    fn capture_menu(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
+        ui.menu_button("Capture", |ui| {
+            if item(ui, cx, "Record a job…", "Ctrl+R") {
+                self.show_captures();
+            }
+            ui.separator();
+            let live = cx.session.live_in_front();
+            let growing = live.filter(|live| live.is_growing());
+            ui.add_enabled_ui(growing.is_some(), |ui| {
+                if item(ui, cx, "Follow the recording", "L") {
+                    cx.send(Command::FollowEnd);
+                }
+                let held = growing.is_some_and(|live| live.is_held());
+                if item(ui, cx, if held { "Resume" } else { "Hold" }, "H") {
+                    cx.send(Command::HoldLive(!held));
+                }
+                if item(ui, cx, "Snapshot now", "")
+                    && let Some(live) = growing
+                {
+                    cx.send(Command::Capture(CaptureDeed::SnapshotNow(live.path.clone())));
+                }
+            });
+            ui.add_enabled_ui(live.is_some(), |ui| {
+                if item(ui, cx, "Save the log as…", "")
+                    && let Some(live) = live
+                {
+                    self.capture.save_log(live.path.clone(), cx);
+                }
+            });
+        });
+    }
+
+    fn show_captures(&mut self) {
+        self.capturing = true;
+        self.capture.enter();
+    }
+
     fn what_if_menu(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         ui.menu_button("What if", |ui| {
             ui.add_enabled_ui(cx.session.front().is_some(), |ui| {
@@ -343,6 +408,7 @@ impl Shell {
                 self.layout.reset();
                 self.keep_layout(cx, String::new());
             }
+            Deed::Capture => self.show_captures(),
             Deed::Find => self.find.open(),
             Deed::ExportReport => self.report.open(cx),
             Deed::ExportRecording => self.export.open(Export::Recording, cx),

@@ -76,6 +76,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "report/what_if_job.rs",
             "report/whatif_json.rs",
             "report/why_json.rs",
+            "session/capture_form.rs",
             "session/persist.rs",
             "session/what_if.rs",
             "ui/tiles.rs",
@@ -112,6 +113,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("signal_hook", &["capture/child.rs", "capture/workload/program.rs"]),
     ("cudarc", &["capture/workload/gpu.rs"]),
     ("nvml_wrapper", &["capture/gpus.rs"]),
+    ("shlex", &["session/capture_form.rs"]),
 ];
 
 /// Parts of `std` that a folder never touches.
@@ -191,7 +193,7 @@ const WINGS: &[(&str, &str, &[&str])] = &[
             "what_if_words",
         ],
     ),
-    ("capture", "SOURCES", &["source", "child", "logs", "recorder", "attach", "gpus", "sampling", "workload"]),
+    ("capture", "SOURCES", &["source", "child", "logs", "recorder", "attach", "gpus", "sampling", "workload", "processes"]),
     ("ui/views", "VIEWS", &["view", "usage_header", "compare_parts", "what_if_form", "what_if_job", "what_if_chart"]),
 ];
 

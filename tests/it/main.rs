@@ -20,6 +20,7 @@ mod flame;
 mod format;
 mod gate;
 mod hostile;
+mod live;
 mod made_jobs;
 mod memory_summary;
 mod moments;

@@ -8,7 +8,7 @@ use crate::capture::torch::json_text;
 use crate::capture::workload::Ended;
 use crate::capture::workload::gpu::{Gpu, Trouble};
 use crate::format::fsl::{End, Event, LogWriter, NO_STACK, Severity, StateRecord, When};
-use crate::model::{Action, AllocationId, AllocatorSettings, DeviceSample, PoolId};
+use crate::model::{Action, AllocationId, AllocatorSettings, DeviceSample, EventIdx, PoolId};
 use crate::simulator::caching::Caching;
 use crate::simulator::journal::{Given, Journal, Place};
 use crate::simulator::scenario::{Rules, TieBreak};
@@ -105,7 +105,7 @@ impl Program {
             }
             None => return Err(Stop::Failed(format!("more than {MOST_BLOCKS} blocks are held at once"))),
         };
-        let wanted = Wanted { size, stream: 0, pool: PoolId::DEFAULT };
+        let wanted = Wanted { size, stream: 0, pool: PoolId::DEFAULT, source: EventIdx(0) };
         let scope = self.allocator.journal.move_to(caller);
         let address = self.allocator.allocate(Some(life), &wanted, &[]);
         self.allocator.journal.move_to(scope);

@@ -346,16 +346,16 @@ impl Filling {
         segments
     }
 
-    /// The builder with all that was taken so far.
+    /// The builder with all that was taken so far, of a log that goes on: that it has no end yet is no news.
+    pub fn so_far(&self) -> SnapshotBuilder {
+        let mut so_far = self.clone();
+        so_far.lay_states();
+        so_far.builder
+    }
+
+    /// The builder with all that was taken.
     pub fn finish(mut self) -> SnapshotBuilder {
-        for (device, states) in std::mem::take(&mut self.states) {
-            let segments = states.end.as_ref().map(|end| self.segments(end));
-            let start = states.start.as_ref().map(|start| self.segments(start));
-            let record = self.builder.device(device);
-            record.segments_known = segments.is_some();
-            record.segments = segments.unwrap_or_default();
-            record.start = start.unwrap_or_default();
-        }
+        self.lay_states();
         let unnamed: usize = self.unnamed.values().map(Vec::len).sum();
         if 0 < unnamed {
             self.builder.warnings.push(WarningKind::Note, || {
@@ -375,6 +375,18 @@ impl Filling {
             warnings.push(WarningKind::Note, || format!("a snapshot was written ({reason}): {path}"));
         }
         self.builder
+    }
+
+    /// What the states of the log say of its start and its end goes to the builder.
+    fn lay_states(&mut self) {
+        for (device, states) in std::mem::take(&mut self.states) {
+            let segments = states.end.as_ref().map(|end| self.segments(end));
+            let start = states.start.as_ref().map(|start| self.segments(start));
+            let record = self.builder.device(device);
+            record.segments_known = segments.is_some();
+            record.segments = segments.unwrap_or_default();
+            record.start = start.unwrap_or_default();
+        }
     }
 }
 

@@ -60,6 +60,25 @@ impl Tail {
         self.read += read_now;
         Ok(read_now)
     }
+    /// The file will not grow any more: what is whole of its rest is taken, and where it ends in the middle of a record
+    /// that is said.
+    pub fn end(&mut self, filling: &mut Filling) {
+        self.splitter.finish();
+        while let Some(piece) = self.splitter.next_piece() {
+            match piece {
+                Piece::Record { kind, payload, at } => filling.take(kind, payload, at),
+                Piece::Damage { from, to } => filling.damage(from, to),
+                Piece::Foreign | Piece::Newer(_) => {}
+            }
+        }
+        if let Some(at) = self.splitter.torn_at() {
+            filling.torn(at);
+        }
+    }
+    /// Bytes that were read so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.read
+    }
     /// Takes what is new into a snapshot that is being filled; tells how many bytes were read.
     pub fn fill(&mut self, filling: &mut Filling, most: u64) -> Result<u64, FormatError> {
         self.pieces(most, |piece| match piece {

@@ -4,7 +4,7 @@ use crate::model::DeviceId;
 use crate::session::Command;
 use crate::ui::theme::UNIT;
 use crate::ui::views::view::Cx;
-use crate::ui::widgets::icon::{Icon, icon_button};
+use crate::ui::widgets::icon::{Icon, icon, icon_button};
 use egui::{Button, ComboBox, Ui};
 
 /// The tabs; whether one was clicked.
@@ -13,6 +13,9 @@ pub fn tabs(ui: &mut Ui, cx: &Cx<'_>) -> bool {
     let active = cx.session.workspace().active;
     for document in cx.session.documents() {
         ui.spacing_mut().item_spacing.x = UNIT / 2.0;
+        if cx.session.live(document.id).is_some_and(|live| live.is_growing()) {
+            icon(ui, Icon::Record, cx.tokens.error).on_hover_text("Being recorded");
+        }
         let tab = ui.add(Button::selectable(active == Some(document.id), short(&document.title)));
         let origin = &document.snapshot.origin;
         let tab = tab.on_hover_ui(|ui| {

@@ -2,6 +2,7 @@
 
 use crate::chart::{ColourBy, Theme, TimeAxis};
 use crate::model::Position;
+use crate::session::capturing::CaptureDeed;
 use crate::session::what_if::WhatIfDeed;
 use crate::session::{Command, Session, samples::SAMPLES};
 use crate::ui::keys::Magnify;
@@ -20,6 +21,8 @@ pub enum Deed {
     ShowView(&'static str),
     /// Puts all views back where they were at first.
     ResetLayout,
+    /// Opens the page of captures.
+    Capture,
     /// Opens the search over all views.
     Find,
     /// Asks where to export the recording, or a stretch of it.
@@ -107,6 +110,14 @@ fn all(session: &Session) -> Vec<(String, &'static str, Deed)> {
     let mut deeds: Vec<(String, &'static str, Deed)> = Vec::new();
     let mut add = |title: &str, keys: &'static str, deed: Deed| deeds.push((title.to_owned(), keys, deed));
     add("Open file…", "Ctrl+O", Deed::Send(Command::OpenDialog));
+    add("Record a job…", "Ctrl+R", Deed::Capture);
+    if let Some(live) = session.live_in_front().filter(|live| live.is_growing()) {
+        add("Follow the recording", "L", Deed::Send(Command::FollowEnd));
+        let held = live.is_held();
+        add(if held { "Resume showing what is new" } else { "Hold what is shown" }, "H", Deed::Send(Command::HoldLive(!held)));
+        let snapshot = CaptureDeed::SnapshotNow(live.path.clone());
+        add("Snapshot of the job now", "", Deed::Send(Command::Capture(snapshot)));
+    }
     if let Some((document, _, memory)) = session.front() {
         add("Go to the peak", "P", Deed::Send(Command::GoToPeak));
         add("Go to the last out of memory", "O", Deed::Send(Command::GoToLastOom));

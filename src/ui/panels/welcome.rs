@@ -14,8 +14,9 @@ pub struct Welcome {
 }
 
 impl Welcome {
-    /// Shows the page.
-    pub fn show(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
+    /// Shows the page; whether a job is to be recorded.
+    pub fn show(&mut self, ui: &mut Ui, cx: &Cx<'_>) -> bool {
+        let mut record = false;
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
             let width = (160.0 * UNIT).min(ui.available_width() - 8.0 * UNIT);
             let margin = ((ui.available_width() - width) / 2.0).max(0.0);
@@ -24,13 +25,14 @@ impl Welcome {
                 ui.add_space(margin);
                 ui.vertical(|ui| {
                     ui.set_width(width);
-                    self.page(ui, cx);
+                    record = self.page(ui, cx);
                 });
             });
         });
+        record
     }
 
-    fn page(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
+    fn page(&mut self, ui: &mut Ui, cx: &Cx<'_>) -> bool {
         let weak = |text: &str| RichText::new(text.to_owned()).color(cx.tokens.weak);
         ui.heading("Where does the GPU's memory go?");
         ui.label(weak("Open a snapshot that PyTorch wrote with torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")."));
@@ -55,6 +57,14 @@ impl Welcome {
         });
         ui.add_space(UNIT);
         ui.label(weak("Files can also be dropped onto this window. Pickle, JSON and HTML are read, also inside gzip, zstd, xz, bzip2 or zip."));
+        ui.add_space(3.0 * UNIT);
+        let record = ui
+            .horizontal(|ui| {
+                let clicked = ui.button("Record a job…").on_hover_text("Ctrl+R").clicked();
+                ui.label(weak("Runs a PyTorch job unchanged and shows its memory while it runs."));
+                clicked
+            })
+            .inner;
         if !cx.session.saved().recent.is_empty() {
             ui.add_space(6.0 * UNIT);
             ui.horizontal(|ui| {
@@ -83,6 +93,7 @@ impl Welcome {
             });
             ui.add_space(UNIT);
         }
+        record
     }
 }
 

@@ -106,7 +106,9 @@ impl<'a> Cx<'a> {
     pub fn nothing(&self, ui: &mut egui::Ui) {
         self.empty(
             ui,
-            if self.session.active().is_some() {
+            if self.session.live_in_front().is_some_and(|live| live.is_growing()) {
+                "The job has not allocated anything yet: this fills as soon as it does."
+            } else if self.session.active().is_some() {
                 "This file names no device: it holds neither segments nor events. Call \
                  torch.cuda.memory._record_memory_history() before the part of interest and save it again."
             } else {

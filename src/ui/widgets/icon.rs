@@ -31,6 +31,10 @@ pub enum Icon {
     Caution,
     /// Save it.
     Save,
+    /// Being recorded.
+    Record,
+    /// That is so.
+    Done,
 }
 
 /// A button that shows a sign; `name` is what assistive tools and tests call it.
@@ -59,9 +63,10 @@ pub fn fold_line(ui: &mut Ui, open: bool, text: &str, colour: Color32) -> bool {
 }
 
 /// A sign among text.
-pub fn icon(ui: &mut Ui, icon: Icon, colour: Color32) {
-    let (rect, _) = ui.allocate_exact_size(vec2(4.0 * UNIT, 4.0 * UNIT), Sense::hover());
+pub fn icon(ui: &mut Ui, icon: Icon, colour: Color32) -> Response {
+    let (rect, response) = ui.allocate_exact_size(vec2(4.0 * UNIT, 4.0 * UNIT), Sense::hover());
     draw(ui.painter(), rect.center(), icon, colour);
+    response
 }
 
 /// Draws a sign around a point.
@@ -109,6 +114,13 @@ pub fn draw(painter: &Painter, at: Pos2, icon: Icon, colour: Color32) {
             painter.line_segment([p(-3.5, -1.5), p(0.0, 2.0)], stroke);
             painter.line_segment([p(3.5, -1.5), p(0.0, 2.0)], stroke);
             painter.line_segment([p(-5.0, 5.0), p(5.0, 5.0)], stroke);
+        }
+        Icon::Record => {
+            painter.circle_filled(at, 4.5, colour);
+        }
+        Icon::Done => {
+            painter.line_segment([p(-4.5, 0.5), p(-1.5, 3.5)], Stroke::new(1.8, colour));
+            painter.line_segment([p(-1.5, 3.5), p(4.5, -3.5)], Stroke::new(1.8, colour));
         }
         Icon::Find => {
             painter.circle_stroke(p(-1.2, -1.2), 4.0, Stroke::new(1.4, colour));
