@@ -5,11 +5,14 @@
 use crate::analysis::diagnosis::Severity;
 use crate::base::{Bytes, grouped};
 use crate::chart::{ColourBy, Ink};
+use crate::model::Missing;
 use crate::report::flow::{Flow, HANG_PT, LARGE, NORMAL, Patch, SMALL, What, capitalised, left, middle, right};
+use crate::report::kv;
 use crate::report::page::{Heights, Page};
 use crate::report::page_model::{StackRow, StacksInfo, blocks, share_of, value};
 use crate::report::pictures;
 use crate::report::report::{ReportError, Section};
+use crate::simulator::contiguous::KvCompared;
 
 /// Most names in the legend: hundreds of streams would fill the page.
 const MOST_LEGEND: usize = 24;
@@ -140,14 +143,32 @@ impl Page<'_> {
         if !self.shows(Section::Charts) {
             return;
         }
+        if let Some(compared) = &self.material.kv {
+            return self.kv(flow, heights, compared);
+        }
         let Some(drawing) = pictures::charts(self.material, self.inner(), heights.charts) else { return };
         let aside = "counters over the same stretch, with their values at the moment; a request above the largest free block needs memory from the driver";
         flow.head(Section::Charts.title(), aside);
         flow.put(What::Picture { drawing, raster: None });
     }
 
+    /// The paged KV cache: figures, lines, block table.
+    fn kv(&self, flow: &mut Flow, heights: Heights, compared: &KvCompared) {
+        let aside = "what the pages held, beside what buffers in one piece would have taken for the same sequences";
+        flow.head("KV cache", aside);
+        for row in kv::rows(compared, self.material.position()) {
+            let cells = vec![left(190.0, row.name, Ink::WeakText)];
+            flow.put(What::Row { patch: None, cells, rest: vec![(row.text, NORMAL, Ink::Text)] });
+        }
+        for drawing in pictures::kv(self.material, compared, self.inner(), heights.charts) {
+            flow.put(What::Space(10.0));
+            flow.put(What::Picture { drawing, raster: None });
+        }
+    }
+
     fn layout(&self, flow: &mut Flow, heights: Heights) {
-        if !self.shows(Section::Layout) {
+        let told = self.material.memory.coverage.lacks(Missing::Addresses);
+        if told || !self.shows(Section::Layout) {
             return;
         }
         let Some(layout) = pictures::layout(self.material, self.inner(), heights.layout, heights.most_layout) else { return };

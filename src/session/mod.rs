@@ -40,6 +40,7 @@ pub use workspace::{EventFilter, Find, Place, Window, Workspace};
 use crate::analysis::diagnosis::DiagnosisParams;
 use crate::analysis::{Asked, Categories, CommonSteps, Found, Query, StateAt, Subject, UsageTimeline};
 use crate::chart::{Clock, ColourBy, Theme};
+use crate::format::Told;
 use crate::model::{DeviceId, DeviceMemory, Item, Snapshot};
 use crate::raster::{LivesIndex, Raster};
 use crate::replay::{MemoryState, Replay};
@@ -126,6 +127,8 @@ pub struct Session {
     remembered: Workspace,
     jobs: Jobs<Message>,
     opening: BTreeMap<JobId, DocumentId>,
+    /// What the user said of files that do not say it themselves.
+    told: Told,
     /// Jobs the user stopped: what they were to answer is not asked again.
     stopped: BTreeSet<JobId>,
     memo: RefCell<Memo>,
@@ -165,6 +168,7 @@ impl Session {
             history: History::default(),
             jobs: Jobs::new(workers),
             opening: BTreeMap::new(),
+            told: Told::default(),
             stopped: BTreeSet::new(),
             memo: RefCell::new(Memo::new(ANSWER_BUDGET)),
             pictures: RefCell::default(),
@@ -194,6 +198,10 @@ impl Session {
     /// Sets what is called, from any thread, when there is something new to show.
     pub fn set_waker(&self, waker: Waker) {
         self.jobs.set_waker(waker);
+    }
+    /// What the user says a block of a KV cache has in bytes; files opened from here on take it.
+    pub fn set_block_bytes(&mut self, block_bytes: Option<u64>) {
+        self.told = Told { block_bytes };
     }
     /// Hands over the system's file dialogs.
     pub fn set_dialogs(&mut self, dialogs: Arc<dyn Dialogs>) {

@@ -25,12 +25,13 @@ pub enum UiError {
     Stopped(String),
 }
 
-/// Opens the window with these files and returns when it is closed.
-pub fn run(files: Vec<PathBuf>) -> Result<(), UiError> {
+/// Opens the window with these files and returns when it is closed. `block_bytes`: what the user says a block of a KV cache
+/// has.
+pub fn run(files: Vec<PathBuf>, block_bytes: Option<u64>) -> Result<(), UiError> {
     let started = Arc::new(AtomicBool::new(false));
     let mut failures = Vec::new();
     for renderer in [Renderer::Wgpu, Renderer::Glow] {
-        match run_with(renderer, files.clone(), &started) {
+        match run_with(renderer, files.clone(), block_bytes, &started) {
             Ok(()) => return Ok(()),
             Err(why) if started.load(Ordering::Relaxed) => return Err(UiError::Stopped(why)),
             Err(why) => failures.push(why),
@@ -39,7 +40,7 @@ pub fn run(files: Vec<PathBuf>) -> Result<(), UiError> {
     Err(explained(&failures))
 }
 
-fn run_with(renderer: Renderer, files: Vec<PathBuf>, started: &Arc<AtomicBool>) -> Result<(), String> {
+fn run_with(renderer: Renderer, files: Vec<PathBuf>, block_bytes: Option<u64>, started: &Arc<AtomicBool>) -> Result<(), String> {
     let viewport = egui::ViewportBuilder::default()
         .with_title("Fragscope")
         .with_app_id("fragscope")
@@ -55,7 +56,8 @@ fn run_with(renderer: Renderer, files: Vec<PathBuf>, started: &Arc<AtomicBool>) 
             options,
             Box::new(move |context| {
                 begun.store(true, Ordering::Relaxed);
-                let session = Session::new(persist::folder());
+                let mut session = Session::new(persist::folder());
+                session.set_block_bytes(block_bytes);
                 Ok(Box::new(App::new(&context.egui_ctx, session, files)))
             }),
         )

@@ -122,7 +122,8 @@ def jax_files():
     pack("jax.prof.gz", text)
     live = [a.nbytes for a in jax.live_arrays()]
     numbers("jax", {"jax": jax.__version__, "arrays_kept": sum(a.nbytes for a in kept), "live_arrays": sum(live),
-                    "devices": [str(d) for d in jax.devices()], "unused": double is None})
+                    "devices": [str(d) for d in jax.devices()]})
+    del double
 
 
 def vllm_files():

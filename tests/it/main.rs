@@ -18,6 +18,8 @@ mod flame;
 mod format;
 mod gate;
 mod hostile;
+mod import;
+mod kv;
 mod memory_summary;
 mod moments;
 mod naive;

@@ -52,6 +52,9 @@ impl View for AddressTime {
         if !memory.has_history() {
             return cx.empty(ui, &no_history(memory));
         }
+        if let Some(why) = cx.no_places(memory) {
+            return cx.empty(ui, why);
+        }
         if memory.segments.is_empty() {
             return cx.empty(ui, "This recording names no segments, so no address can be shown.");
         }

@@ -8,6 +8,7 @@ mod compare_parts;
 pub mod details;
 pub mod events;
 pub mod flame;
+pub mod kv;
 pub mod live_set;
 pub mod marks;
 pub mod memory_summary;
@@ -38,12 +39,18 @@ pub const VIEWS: &[ViewClass] = &[
     sizes::CLASS,
     spans::CLASS,
     compare::CLASS,
+    kv::CLASS,
     memory_summary::CLASS,
     address_time::CLASS,
     what_if::CLASS,
     details::CLASS,
     why::CLASS,
 ];
+
+/// Whether a view has something to show of the document in front: that of a KV cache only where it is one.
+pub fn is_shown(class: &ViewClass, cx: &Cx<'_>) -> bool {
+    class.id != kv::CLASS.id || kv::is_for(cx)
+}
 
 /// The view of a name.
 pub fn class_of(id: &str) -> Option<&'static ViewClass> {

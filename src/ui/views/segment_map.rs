@@ -36,6 +36,9 @@ impl View for SegmentMap {
         let Some((document, _, memory)) = cx.session.front() else {
             return cx.nothing(ui);
         };
+        if let Some(why) = cx.no_places(memory) {
+            return cx.empty(ui, why);
+        }
         let state = cx.state();
         cx.show(ui, &state, |ui, state| {
             if state.segments.is_empty() {
