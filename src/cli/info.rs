@@ -7,7 +7,7 @@ use crate::cli::command::{Command, Outcome};
 use crate::cli::opening::{self, Device};
 use crate::cli::table::{Align, Table};
 use crate::cli::{moment, output};
-use crate::model::{AllocatorSettings, DeviceId, DeviceMemory, Gap, Missing, Snapshot, Warnings};
+use crate::model::{AllocatorSettings, DeviceId, DeviceMemory, Snapshot, Warnings};
 use crate::report::json::{self, FileInfo};
 use crate::report::memory_summary;
 use crate::simulator::contiguous::KvCompared;
@@ -210,8 +210,7 @@ pub fn head(snapshot: &Snapshot) -> String {
         None => String::new(),
     };
     // Other tools' files have no settings of PyTorch's allocator.
-    let by_nature = |memory: &DeviceMemory| memory.coverage.gaps.iter().any(|gap| gap.why == Gap::BY_NATURE);
-    let foreign = snapshot.devices.as_slice().iter().any(by_nature);
+    let foreign = snapshot.devices.as_slice().iter().any(|memory| !memory.tells_segments());
     let settings = if foreign { String::new() } else { format!("\n  {}", settings(&snapshot.settings)) };
     format!("{}\n  {}, {}{written_by}{settings}\n", output::one_line(&origin.name), origin.format, Bytes(origin.bytes).exact())
 }
@@ -278,16 +277,16 @@ fn kv_cache(compared: &KvCompared, memory: &DeviceMemory) -> String {
 }
 
 /// Whether a counter is known: of segments that nothing tells of there are no sums.
-fn is_known(memory: &DeviceMemory, summary: &Summary, name: &str) -> bool {
+pub fn is_known(memory: &DeviceMemory, name: &str) -> bool {
     let of_segments = matches!(name, "reserved" | "free" | "inactive split" | "largest free block" | "segments");
-    !(of_segments && memory.coverage.lacks(Missing::Segments) && summary.peak_reserved.bytes == 0)
+    memory.tells_segments() || !of_segments
 }
 
 fn counters_table(memory: &DeviceMemory, summary: &Summary) -> Table {
     let (start, end) = (&summary.start, &summary.end);
     if summary.events == 0 {
         let mut table = Table::new(&[Align::Left, Align::Right]);
-        for (name, value) in counter_rows(end).into_iter().filter(|(name, _)| is_known(memory, summary, name)) {
+        for (name, value) in counter_rows(end).into_iter().filter(|(name, _)| is_known(memory, name)) {
             table.row([name.to_owned(), value]);
         }
         return table;
@@ -297,7 +296,7 @@ fn counters_table(memory: &DeviceMemory, summary: &Summary) -> Table {
     let peaks = [summary.peak_reserved, summary.peak_allocated, summary.peak_active, summary.peak_requested];
     let peaks = peaks.into_iter().map(Some).chain(std::iter::repeat(None));
     let rows = counter_rows(start).into_iter().zip(counter_rows(end)).zip(peaks);
-    for (((name, start), (_, end)), peak) in rows.filter(|(((name, _), _), _)| is_known(memory, summary, name)) {
+    for (((name, start), (_, end)), peak) in rows.filter(|(((name, _), _), _)| is_known(memory, name)) {
         let (most, at) =
             peak.map_or_else(Default::default, |peak: Peak| (Bytes(peak.bytes).exact(), event(peak.position.event_number())));
         table.row([name.to_owned(), start, most, at, end]);

@@ -5,7 +5,7 @@
 use crate::base::Column;
 use crate::model::allocation::Allocations;
 use crate::model::annotation::Annotation;
-use crate::model::coverage::Coverage;
+use crate::model::coverage::{Coverage, Gap, Missing};
 use crate::model::job::Job;
 use crate::model::kv::KvLog;
 use crate::model::pool::{Pools, Streams};
@@ -136,6 +136,10 @@ impl DeviceMemory {
     /// Whether there is a history to scrub: more than one event.
     pub fn has_history(&self) -> bool {
         1 < self.trace.len()
+    }
+    /// Whether the source tells of segments at all; where it does not, nothing is known of what was reserved or free.
+    pub fn tells_segments(&self) -> bool {
+        self.coverage.gaps.iter().all(|gap| gap.missing != Missing::Segments || gap.why != Gap::BY_NATURE)
     }
     /// The allocation an event is about.
     pub fn subject(&self, event: crate::model::trace::EventIdx) -> Option<crate::model::allocation::AllocationId> {

@@ -146,6 +146,9 @@ impl Page<'_> {
         if let Some(compared) = &self.material.kv {
             return self.kv(flow, heights, compared);
         }
+        if !self.material.memory.tells_segments() {
+            return;
+        }
         let Some(drawing) = pictures::charts(self.material, self.inner(), heights.charts) else { return };
         let aside = "counters over the same stretch, with their values at the moment; a request above the largest free block needs memory from the driver";
         flow.head(Section::Charts.title(), aside);
@@ -167,8 +170,8 @@ impl Page<'_> {
     }
 
     fn layout(&self, flow: &mut Flow, heights: Heights) {
-        let told = self.material.memory.coverage.lacks(Missing::Addresses);
-        if told || !self.shows(Section::Layout) {
+        let placeless = self.material.memory.coverage.lacks(Missing::Addresses);
+        if placeless || !self.shows(Section::Layout) {
             return;
         }
         let Some(layout) = pictures::layout(self.material, self.inner(), heights.layout, heights.most_layout) else { return };
@@ -303,7 +306,10 @@ impl Page<'_> {
             ];
             flow.keep(What::Row { patch: None, cells, rest: Vec::new() });
         }
-        for ((name, here, is_bytes), (_, there, _)) in states.moment.rows().into_iter().zip(states.dump.rows()) {
+        let of_segments = ["reserved", "free inside segments", "inactive split", "largest free block", "segments"];
+        let known = |name: &str| self.material.memory.tells_segments() || !of_segments.contains(&name);
+        let rows = states.moment.rows().into_iter().zip(states.dump.rows());
+        for ((name, here, is_bytes), (_, there, _)) in rows.filter(|((name, ..), _)| known(name)) {
             let mut cells = vec![left(220.0, name, Ink::Text), column(value(here, is_bytes), Ink::Text)];
             if !same {
                 cells.push(column(value(there, is_bytes), Ink::Text));

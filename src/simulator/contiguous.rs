@@ -140,9 +140,9 @@ impl Range {
             end += free;
         }
         if end == self.end {
-            self.end = start
+            self.end = start;
         } else if start < end {
-            drop(self.free.insert(start, end - start))
+            self.free.insert(start, end - start);
         }
     }
 }

@@ -90,13 +90,14 @@ impl Layout {
     fn hide_idle(&mut self, cx: &Cx<'_>) {
         for class in VIEWS {
             let shown = is_shown(class, cx);
+            // A tile that is hidden cannot be in front.
+            if let Some(tile) = self.tree.tiles.find_pane(&Pane(class.id.to_owned())) {
+                self.tree.tiles.set_visible(tile, shown);
+            }
             if shown && self.idle.remove(class.id) {
                 self.show_view(class.id);
             } else if !shown {
                 self.idle.insert(class.id);
-            }
-            if let Some(tile) = self.tree.tiles.find_pane(&Pane(class.id.to_owned())) {
-                self.tree.tiles.set_visible(tile, shown);
             }
         }
     }

@@ -53,7 +53,7 @@ def torch_files():
     activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
     with profile(activities=activities, profile_memory=True, record_shapes=True, with_stack=True) as prof:
         for _ in range(2):
-            x = torch.zeros(128, 256, device="cuda")
+            x = torch.zeros(128, 256).to("cuda")
             loss = net(x).sum()
             loss.backward()
             optimizer.step()
@@ -92,7 +92,9 @@ def torch_files():
             kept.append(event)
         elif event.get("ph") == "M":
             kept.append(event)
-    memory = [e["args"] for e in kept if e["name"] == "[memory]" and e["args"]["Device Type"] == 1]
+    # The file is in order of threads in places.
+    memory = [e for e in kept if e["name"] == "[memory]" and e["args"]["Device Type"] == 1]
+    memory = [e["args"] for e in sorted(memory, key=lambda e: e["ts"])]
     trace["traceEvents"] = kept
     pack("trace.json.gz", json.dumps(trace).encode())
     numbers("trace", {"torch": torch.__version__, "events": len(memory), "allocs": sum(m["Bytes"] > 0 for m in memory),
@@ -252,11 +254,10 @@ def rmm_files():
             rows.append(f"140736,{time},free,0x{pointer:x},{size},0x2")
         else:
             size = rng.choice([256, 1_000, 4_096, 1 << 20, 5_000_000])
-            base += (size + 255) // 256 * 256
             live.append((base, size))
             now += size
             rows.append(f"140736,{time},allocate,0x{base:x},{size},0x2")
-            base += 256
+            base += (size + 255) // 256 * 256
         peak = max(peak, now)
     rows.append(f"140737,00:00:02.000001,allocate failure,(nil),{1 << 40},0x2")
     pack("rmm.dev0.csv.gz", ("Thread,Time,Action,Pointer,Size,Stream\n" + "\n".join(rows) + "\n").encode())

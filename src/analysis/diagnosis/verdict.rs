@@ -90,6 +90,9 @@ impl Verdict {
             } else {
                 "Nothing failed in this recording. At its peak"
             };
+            if account.free_unknown {
+                return format!("{when} {} are live; what is free is not known.", Bytes(account.live()));
+            }
             return format!(
                 "{when} {} are live; {} are free in {gaps} {}, at most {} in one.{}",
                 Bytes(account.live()),

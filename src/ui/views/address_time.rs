@@ -53,7 +53,7 @@ impl View for AddressTime {
             return cx.empty(ui, &no_history(memory));
         }
         if let Some(why) = cx.no_places(memory) {
-            return cx.empty(ui, why);
+            return cx.empty(ui, &format!("There are no addresses to show. {why}"));
         }
         if memory.segments.is_empty() {
             return cx.empty(ui, "This recording names no segments, so no address can be shown.");

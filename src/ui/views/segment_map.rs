@@ -37,7 +37,7 @@ impl View for SegmentMap {
             return cx.nothing(ui);
         };
         if let Some(why) = cx.no_places(memory) {
-            return cx.empty(ui, why);
+            return cx.empty(ui, &format!("There is no layout to show. {why}"));
         }
         let state = cx.state();
         cx.show(ui, &state, |ui, state| {

@@ -2,8 +2,8 @@
 
 use crate::base::{Bytes, counted, grouped};
 use crate::chart::TimeAxis;
+use crate::model::DeviceMemory;
 use crate::model::glossary::meaning;
-use crate::model::{DeviceMemory, Missing};
 use crate::session::Command;
 use crate::session::lookups::RangeTotals;
 use crate::ui::theme::UNIT;
@@ -58,8 +58,7 @@ pub fn counters(ui: &mut Ui, cx: &Cx<'_>) {
         ("largest free block", state.largest_free_block),
     ];
     // Of segments that nothing tells of there is no sum, and no gap.
-    let unknown =
-        state.totals.reserved == 0 && cx.session.front().is_some_and(|(_, _, memory)| memory.coverage.lacks(Missing::Segments));
+    let unknown = cx.session.front().is_some_and(|(_, _, memory)| !memory.tells_segments());
     let known = if unknown { 1 } else { parts.len() };
     for (i, (what, bytes)) in parts.into_iter().take(known).enumerate() {
         if 0 < i {
