@@ -13,6 +13,9 @@ use crate::analysis::query::{Asked, Query};
 use crate::base::{Cancelled, HeapSize, Progress};
 use crate::model::{DeviceMemory, EventIdx, KvDeed, KvLog, KvParent, Position};
 
+/// Steps that ages are counted in.
+const AGE_STEPS: u64 = 40;
+
 /// What a cache did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KvCache {
@@ -51,8 +54,10 @@ pub struct KvCache {
     pub sequences: Vec<KvRun>,
     /// The row of each block in the order of the tree: a sequence's blocks, then the sequences behind it.
     pub rows: Vec<u32>,
-    /// How old blocks were when they were removed: by powers of two of µs, or of events where there are no times.
+    /// How old blocks were when they were removed: how many in each step of [`KvCache::age_step`] from 0 on.
     pub ages: Vec<u64>,
+    /// A step of ages: µs, or events where there are no times.
+    pub age_step: u64,
     /// The least, the middle and the highest of these ages.
     pub age: Option<[u64; 3]>,
     /// Whether ages are in µs.
@@ -178,12 +183,11 @@ impl KvCache {
             });
         }
         ages.sort_unstable();
+        let Some(most) = ages.last() else { return };
+        self.age_step = most / AGE_STEPS + 1;
+        self.ages = vec![0; (most / self.age_step) as usize + 1];
         for age in &ages {
-            let bucket = age.checked_ilog2().unwrap_or(0) as usize;
-            if self.ages.len() <= bucket {
-                self.ages.resize(bucket + 1, 0);
-            }
-            self.ages[bucket] += 1;
+            self.ages[(age / self.age_step) as usize] += 1;
         }
         self.age = match (ages.first(), ages.get(ages.len() / 2), ages.last()) {
             (Some(least), Some(middle), Some(most)) => Some([*least, *middle, *most]),

@@ -5,7 +5,6 @@
 use crate::analysis::diagnosis::Severity;
 use crate::base::{Bytes, grouped};
 use crate::chart::{ColourBy, Ink};
-use crate::model::Missing;
 use crate::report::flow::{Flow, HANG_PT, LARGE, NORMAL, Patch, SMALL, What, capitalised, left, middle, right};
 use crate::report::kv;
 use crate::report::page::{Heights, Page};
@@ -170,8 +169,8 @@ impl Page<'_> {
     }
 
     fn layout(&self, flow: &mut Flow, heights: Heights) {
-        let placeless = self.material.memory.coverage.lacks(Missing::Addresses);
-        if placeless || !self.shows(Section::Layout) {
+        // Without segments there are only blocks, and no free memory between them.
+        if !self.material.memory.tells_segments() || !self.shows(Section::Layout) {
             return;
         }
         let Some(layout) = pictures::layout(self.material, self.inner(), heights.layout, heights.most_layout) else { return };

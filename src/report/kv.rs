@@ -129,9 +129,8 @@ pub fn series(compared: &KvCompared) -> Vec<Series<'_>> {
     let rows = [
         ("held in pages", HELD, Ink::Series(0), &paged.held),
         ("shared", SHARED, Ink::Series(2), &paged.shared),
-        ("without pages, written", WRITTEN, Ink::Series(1), &contiguous.written),
-        ("reserved", RESERVED, Ink::Series(4), &contiguous.reserved),
-        ("with gaps", END, Ink::Series(3), &contiguous.end),
+        ("without pages, reserved", RESERVED, Ink::Series(4), &contiguous.reserved),
+        ("without pages, with gaps", END, Ink::Series(3), &contiguous.end),
     ];
     let series =
         |(name, help, ink, curve)| Series { name, help, ink, unit, group: Group::Device, shown: true, curve, bucket: None };

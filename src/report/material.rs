@@ -89,7 +89,7 @@ impl<'a> Material<'a> {
             true => Some(FlameTree::of(memory, replay, &snapshot.stacks, &params, progress)?),
             false => None,
         };
-        let summary = match wants(Section::Summary) && 0 <= memory.ordinal && memory.is_used() {
+        let summary = match wants(Section::Summary) && 0 <= memory.ordinal && memory.is_used() && memory.tells_segments() {
             true => Some(MemorySummary::of(snapshot, memory, replay, position, progress)?),
             false => None,
         };

@@ -1,14 +1,14 @@
 //! The views as tiles that can be moved, split, closed and brought back.
 
 use crate::ui::theme::UNIT;
-use crate::ui::views::{Cx, VIEWS, View, ViewClass, class_of, is_shown};
+use crate::ui::views::{Cx, VIEWS, View, ViewClass, class_of, is_shown, kv};
 use crate::ui::widgets::icon::{Icon, icon_button};
 use egui::{Rect, Response, Ui, WidgetText};
 use egui_tiles::{
     Behavior, Container, EditAction, Linear, LinearDir, SimplificationOptions, Tabs, Tile, TileId, Tiles, Tree, UiResponse,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 /// A tile: the name of its view.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,15 +21,15 @@ pub struct Layout {
     rects: BTreeMap<&'static str, Rect>,
     /// The view whose picture was asked for at its tab.
     wanted: Option<&'static str>,
-    /// Views that had nothing to show in the last frame.
-    idle: BTreeSet<&'static str>,
+    /// Whether the document in front was a KV cache in the last frame.
+    had_kv: bool,
 }
 
 impl Layout {
     /// The saved arrangement, or the first one where that cannot be read.
     pub fn of_saved(saved: &str) -> Layout {
         let tree = serde_json::from_str::<Tree<Pane>>(saved).ok().filter(is_sound).unwrap_or_else(first_arrangement);
-        Layout { tree, views: BTreeMap::new(), rects: BTreeMap::new(), wanted: None, idle: BTreeSet::new() }
+        Layout { tree, views: BTreeMap::new(), rects: BTreeMap::new(), wanted: None, had_kv: false }
     }
     /// Arranges the tiles as another arrangement says; the views keep what was chosen in them.
     pub fn arrange(&mut self, saved: &str) {
@@ -86,7 +86,8 @@ impl Layout {
         let tabs = |tile: &TileId| matches!(self.tree.tiles.get(*tile), Some(Tile::Container(Container::Tabs(_))));
         family.contains(&id).then_some(family).into_iter().flatten().find_map(|other| open(&other).and_then(parent).filter(tabs))
     }
-    /// Hides the tiles of views that have nothing to show of the document in front, and brings one to the front that now has.
+    /// Hides the tiles of views that have nothing to show of the document in front; that of a KV cache comes to the front
+    /// with it.
     fn hide_idle(&mut self, cx: &Cx<'_>) {
         for class in VIEWS {
             let shown = is_shown(class, cx);
@@ -94,12 +95,12 @@ impl Layout {
             if let Some(tile) = self.tree.tiles.find_pane(&Pane(class.id.to_owned())) {
                 self.tree.tiles.set_visible(tile, shown);
             }
-            if shown && self.idle.remove(class.id) {
-                self.show_view(class.id);
-            } else if !shown {
-                self.idle.insert(class.id);
-            }
         }
+        let is_kv = kv::is_for(cx);
+        if is_kv && !self.had_kv {
+            self.show_view(kv::CLASS.id);
+        }
+        self.had_kv = is_kv;
     }
     /// Closes a view's tile.
     pub fn close_view(&mut self, id: &str) {

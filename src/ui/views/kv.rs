@@ -208,13 +208,11 @@ fn ages(ui: &mut Ui, cx: &Cx<'_>, compared: &KvCompared) {
     if paged.ages.is_empty() {
         return cx.empty(ui, "No block was removed to make room.");
     }
-    let label = |bucket: usize| {
-        let from = 1u64.checked_shl(bucket as u32).unwrap_or(u64::MAX);
+    let label = |step: usize| {
+        let from = paged.age_step.saturating_mul(step as u64);
         if paged.by_time { duration_label(from) } else { grouped(from) }
     };
-    let first = paged.ages.iter().position(|count| 0 < *count).unwrap_or(0);
-    let bars: Vec<(String, u64)> =
-        paged.ages.iter().enumerate().skip(first).map(|(bucket, count)| (label(bucket), *count)).collect();
+    let bars: Vec<(String, u64)> = paged.ages.iter().enumerate().map(|(bucket, count)| (label(bucket), *count)).collect();
     let size = ui.available_size();
     let canvas = canvas(ui, "KV ages", size);
     let title = if paged.by_time { "blocks by age when removed" } else { "blocks by age in events when removed" };

@@ -25,6 +25,8 @@ pub mod why;
 
 pub use view::{Cx, View, ViewClass};
 
+use crate::model::DeviceMemory;
+
 /// All views.
 pub const VIEWS: &[ViewClass] = &[
     usage::CLASS,
@@ -47,9 +49,16 @@ pub const VIEWS: &[ViewClass] = &[
     why::CLASS,
 ];
 
-/// Whether a view has something to show of the document in front: that of a KV cache only where it is one.
+/// Whether a view has something to show of the document in front: that of a KV cache only where it is one, the layout
+/// where the file tells of segments, addresses where it tells these.
 pub fn is_shown(class: &ViewClass, cx: &Cx<'_>) -> bool {
-    class.id != kv::CLASS.id || kv::is_for(cx)
+    let front = || cx.session.front().map(|(_, _, memory)| memory);
+    match class.id {
+        id if id == kv::CLASS.id => kv::is_for(cx),
+        id if id == segment_map::CLASS.id => front().is_none_or(DeviceMemory::tells_segments),
+        id if id == address_time::CLASS.id => front().is_none_or(|memory| cx.no_places(memory).is_none()),
+        _ => true,
+    }
 }
 
 /// The view of a name.

@@ -36,8 +36,8 @@ impl View for SegmentMap {
         let Some((document, _, memory)) = cx.session.front() else {
             return cx.nothing(ui);
         };
-        if let Some(why) = cx.no_places(memory) {
-            return cx.empty(ui, &format!("There is no layout to show. {why}"));
+        if !memory.tells_segments() {
+            return cx.empty(ui, "This file tells nothing of segments, so there is no layout to show.");
         }
         let state = cx.state();
         cx.show(ui, &state, |ui, state| {
