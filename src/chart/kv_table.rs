@@ -11,7 +11,7 @@ use crate::analysis::KvCache;
 use crate::base::grouped;
 use crate::chart::axis::{Clock, Scale};
 use crate::chart::drawing::{Anchor, Area, Drawing, Fit, MAX_MARKS, Shape, TextSize};
-use crate::chart::ink::{BlockColour, Ink, text_hash};
+use crate::chart::ink::{BlockColour, Ink};
 use crate::chart::moments::{Moments, RIGHT_PT};
 use crate::chart::series::{Unit, value_ticks};
 use crate::chart::usage::LEFT_PT;
@@ -88,6 +88,7 @@ pub fn draw(input: &KvTableInput<'_>) -> Drawing {
     // Room is left for axes and moments.
     let bars = thinned(bars(input), &rows, MAX_MARKS * 3 / 4);
     let end = input.clock.span().end;
+    let inks = inks(input.cache);
     for bar in &bars {
         let from = time.point(input.clock.unit(bar.born));
         let to = if bar.died == Position::NEVER { time.point(end) } else { time.point(input.clock.unit(bar.died)) };
@@ -97,7 +98,8 @@ pub fn draw(input: &KvTableInput<'_>) -> Drawing {
         if area.width() <= 0.0 || area.height() <= 0.0 {
             continue;
         }
-        drawing.push_item(Shape::Box(area), ink(input.cache, bar.sequence), bar.item);
+        let ink = inks.get(bar.sequence as usize).copied().unwrap_or(Ink::Usage);
+        drawing.push_item(Shape::Box(area), ink, bar.item);
         if bar.item.is_some() && bar.item == input.selected {
             drawing.push(Shape::Outline(area, 2.0), Ink::Selected);
         }
@@ -119,10 +121,21 @@ pub fn draw(input: &KvTableInput<'_>) -> Drawing {
     drawing
 }
 
-/// The colour of a sequence: that of the first of all it stands behind.
-fn ink(cache: &KvCache, sequence: u32) -> Ink {
-    let root = cache.sequences.get(sequence as usize).map_or(sequence, |run| run.root);
-    Ink::Block(BlockColour::Stack(text_hash(&format!("prefix {root}"))))
+/// The colour of each sequence: that of the first of all it stands behind. What lies side by side differs.
+fn inks(cache: &KvCache) -> Vec<Ink> {
+    let (mut ranks, mut roots) = (Vec::with_capacity(cache.sequences.len()), 0u32);
+    for (row, run) in cache.sequences.iter().enumerate() {
+        // What a sequence stands behind comes before it.
+        let rank = match ranks.get(run.root as usize) {
+            Some(rank) if (run.root as usize) < row => *rank,
+            _ => {
+                roots += 1;
+                roots - 1
+            }
+        };
+        ranks.push(rank);
+    }
+    ranks.into_iter().map(|rank| Ink::Block(BlockColour::Stack(rank.wrapping_mul(7)))).collect()
 }
 
 /// All bars, from the bottom up.

@@ -95,8 +95,8 @@ const HOMES: &[(&str, &[&str])] = &[
             "ui/tiles.rs",
         ],
     ),
-    // Other tools' files: a format, a library.
-    ("csv", &["format/rmm_csv.rs"]),
+    // Other tools' files: a format, a library. (The exporter of CSV is a module of the same name.)
+    ("csv", &["format/rmm_csv.rs", "format/export/mod.rs"]),
     ("prost", &["format/jax_pprof.rs"]),
     ("rmp_serde", &["format/vllm_kv/value.rs"]),
     ("regex", &["analysis/categories.rs"]),

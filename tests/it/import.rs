@@ -322,7 +322,10 @@ fn the_program_opens_all_of_them() {
         let told = fragscope(&["info", &path]);
         let text = String::from_utf8_lossy(&told.stdout).into_owned();
         assert_eq!(told.status.code(), Some(0), "{name}: {}", String::from_utf8_lossy(&told.stderr));
-        assert!(text.contains(format) && !text.contains("\n  reserved ") && !text.contains("allocator settings"), "{name}: {text}");
+        assert!(
+            text.contains(format) && !text.contains("\n  reserved ") && !text.contains("allocator settings"),
+            "{name}: {text}"
+        );
         for arguments in [vec!["at", &path], vec!["why", &path], vec!["info", "--json", &path]] {
             let done = fragscope(&arguments);
             assert_eq!(done.status.code(), Some(0), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
