@@ -227,6 +227,10 @@ impl Log<'_> {
                 "A log of RMM holds what was asked of the resource that logs: what lies under it, and what that reserved, is not known.",
             ),
             neighbour::untold(Missing::Stacks, "A log of RMM holds no stacks."),
+            neighbour::untold(
+                Missing::Time,
+                "A log of RMM holds the local time of day and no date: the day it begins on stands as 1 January 1970.",
+            ),
         ];
         if 0 < self.failures {
             let failures = crate::base::counted(self.failures, "request");

@@ -181,6 +181,11 @@ fn an_rmm_log_goes_on_over_midnight() {
     assert!(memory.trace.ooms().is_empty() && memory.trace.actions().contains(&Action::Unknown), "a failure has no account");
     assert!(snapshot.warnings.iter().any(|(kind, _, first)| kind == WarningKind::Note && first.contains("1 request failed")));
     assert_eq!(memory.annotations.len(), 1, "and is marked");
+    let path = folder().join("rmm.dev0.csv.gz").to_string_lossy().into_owned();
+    let told = String::from_utf8_lossy(&fragscope(&["why", "--json", &path]).stdout).into_owned();
+    let why: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(why[0]["verdict"], "unknown", "{told}");
+    assert_eq!(why[0]["accounting"]["free_usable"], Value::Null);
 }
 
 #[test]
