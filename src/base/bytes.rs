@@ -74,6 +74,12 @@ pub trait HeapSize {
     fn heap_size(&self) -> usize;
 }
 
+impl<T: HeapSize> HeapSize for Option<T> {
+    fn heap_size(&self) -> usize {
+        self.as_ref().map_or(0, T::heap_size)
+    }
+}
+
 impl<T: Copy> HeapSize for Vec<T> {
     fn heap_size(&self) -> usize {
         self.capacity() * size_of::<T>()

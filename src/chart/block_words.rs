@@ -31,7 +31,12 @@ pub fn bare_moment(at: Position) -> String {
 /// The frame that names a stack, in one line: `forward  mlp.py:41`.
 pub fn telling_line(stacks: &StackTable, stack: StackId) -> Option<String> {
     let (frame, _) = telling_frame(stacks, stack)?;
-    Some(format!("{}  {}:{}", stacks.function(frame), file_name(stacks.file(frame)), stacks.frame(frame).line))
+    Some(format!("{}  {}", stacks.function(frame), place_of(file_name(stacks.file(frame)), stacks.frame(frame).line)))
+}
+
+/// Where a frame is: file and line; what is no file of a program has no line.
+pub fn place_of(file: &str, line: i64) -> String {
+    if line == 0 && !file.contains(['.', '/', '?']) { file.to_owned() } else { format!("{file}:{line}") }
 }
 
 /// What stands where a stack would.

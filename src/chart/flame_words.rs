@@ -4,7 +4,7 @@
 
 use crate::analysis::flame::{FlameLabel, FlameNodeId, FlameOf, FlameTree, NO_STACK, WindowSum};
 use crate::base::{Bytes, grouped};
-use crate::chart::block_words::{bare_moment, which_words};
+use crate::chart::block_words::{bare_moment, place_of, which_words};
 use crate::chart::text::{file_name, short_path};
 use crate::model::{FrameId, Position, StackTable};
 
@@ -69,7 +69,7 @@ pub fn describe(tree: &FlameTree, stacks: &StackTable, node: FlameNodeId) -> Vec
     let of = tree.params.of;
     let mut lines = match row.label {
         FlameLabel::Frame(frame) => {
-            let place = format!("{}:{}", short_path(stacks.file(frame), 120), stacks.frame(frame).line);
+            let place = place_of(&short_path(stacks.file(frame), 120), stacks.frame(frame).line);
             vec![stacks.function(frame).to_owned(), place]
         }
         label => vec![node_name(stacks, label)],

@@ -11,6 +11,7 @@ pub mod flame;
 pub mod flame_words;
 pub mod histogram;
 pub mod ink;
+pub mod kv_table;
 pub mod lines;
 pub mod moments;
 pub mod overlay;
@@ -29,6 +30,7 @@ pub use drawing::{Anchor, Area, Drawing, Fit, Mark, RasterSlot, Shape, TextSize}
 pub use flame::{FlameColour, FlameDrawing, FlameHit, FlameInks, FlameInput, FlameShape};
 pub use histogram::HistogramInput;
 pub use ink::{BlockColour, ColourBy, Ink, Inks, Palette, Theme};
+pub use kv_table::KvTableInput;
 pub use lines::LinesInput;
 pub use parts_bar::PartLook;
 pub use segment_map::{SegmentMapDrawing, SegmentMapInput};

@@ -271,6 +271,10 @@ fn draw_key(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
     let y = plot.y0 + 8.0;
     let reserved = format!("reserved, at most {}", Bytes(input.usage.reserved.peak().1));
     let mut entries = vec![(reserved, Ink::Reserved)];
+    // Of segments that nothing tells of there is no sum.
+    if !input.memory.tells_segments() {
+        entries.clear();
+    }
     if let Some(peak) = input.device.and_then(DeviceUse::peak) {
         entries.push((format!("whole device, at most {}", Bytes(peak)), Ink::DeviceUse));
     }
@@ -278,6 +282,9 @@ fn draw_key(drawing: &mut Drawing, input: &UsageInput<'_>, frame: &UsageFrame) {
         entries.push((format!("most the allocator could hold, {}", Bytes(capacity)), Ink::Capacity));
     }
     let width = |text: &String| LINE_PT + 6.0 + text.chars().count() as f32 * LETTER_PT + 12.0;
+    if entries.is_empty() {
+        return;
+    }
     while plot.width() < entries.iter().map(|(text, _)| width(text)).sum::<f32>() + 24.0 || plot.height() < 80.0 {
         if entries.pop().is_none() {
             return;

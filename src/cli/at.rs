@@ -3,7 +3,7 @@
 use crate::analysis::{Counters, LiveByStack};
 use crate::base::{Bytes, counted, grouped};
 use crate::cli::command::{Command, Outcome};
-use crate::cli::info::{counter_rows, coverage, event};
+use crate::cli::info::{counter_rows, coverage, event, is_known};
 use crate::cli::opening::{self, Device};
 use crate::cli::table::{Align, Table};
 use crate::cli::{moment, output};
@@ -66,12 +66,12 @@ fn text(snapshot: &Snapshot, device: &Device<'_>, state: &MemoryState, live: &Li
     );
     text.push('\n');
     let mut table = Table::new(&[Align::Left, Align::Right]);
-    for (name, value) in counter_rows(&counters) {
+    for (name, value) in counter_rows(&counters).into_iter().filter(|(name, _)| is_known(device.memory, name)) {
         table.row([name.to_owned(), value]);
     }
     text.push_str(&table.lines(2));
     text.push_str(&coverage(device.memory));
-    if !state.pools.is_empty() {
+    if !state.pools.is_empty() && device.memory.tells_segments() {
         text.push_str("\npools\n");
         text.push_str(&pools(snapshot, state).lines(2));
     }

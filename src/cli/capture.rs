@@ -260,7 +260,7 @@ fn record_live(source: &dyn CaptureSource, request: &Request) -> anyhow::Result<
     let watch = Running::start(source, request)?.watched(true).context(NOT_WAITED)?;
     let words: Vec<_> = request.command.iter().map(|word| word.to_string_lossy()).collect();
     let job = Adopted { watch: watch.clone(), command: words.join(" ") };
-    let shown = crate::ui::run(Opening { files: Vec::new(), job: Some(job) });
+    let shown = crate::ui::run(Opening { job: Some(job), ..Opening::default() });
     let log = request.out.display();
     match &shown {
         Ok(()) if watch.over().is_none() => output::note(&format!(

@@ -10,6 +10,7 @@ use crate::cli::{moment, output};
 use crate::model::{AllocatorSettings, DeviceId, DeviceMemory, Snapshot, Warnings};
 use crate::report::json::{self, FileInfo};
 use crate::report::memory_summary;
+use crate::simulator::contiguous::KvCompared;
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -80,11 +81,12 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
                 summaries.push(Device::prepare(&snapshot, id)?.summary(&snapshot)?);
             }
         }
+        let caches = kv_caches(&snapshot)?;
         if as_json {
-            infos.push(FileInfo::of(&snapshot, &summaries).with_memory_summaries(&tables));
+            infos.push(FileInfo::of(&snapshot, &summaries).with_memory_summaries(&tables).with_kv_caches(&caches));
         } else {
             let gap = if first { "" } else { "\n" };
-            let told = if summary_at.is_some() { summary_text(&snapshot, &tables) } else { text(&snapshot, &summaries) };
+            let told = if summary_at.is_some() { summary_text(&snapshot, &tables) } else { text(&snapshot, &summaries, &caches) };
             write!(out, "{gap}{told}")?;
             out.flush()?;
         }
@@ -95,6 +97,12 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
     }
     out.flush()?;
     Ok(outcome)
+}
+
+/// What the KV caches of a file held, one a device.
+fn kv_caches(snapshot: &Snapshot) -> anyhow::Result<Vec<Option<KvCompared>>> {
+    let compared = |memory| opening::watched(|progress| KvCompared::of(memory, progress));
+    Ok(snapshot.devices.as_slice().iter().map(compared).collect::<Result<_, _>>()?)
 }
 
 /// The files, and the moment of `--summary` where it was asked for. Its word may stand behind a blank too: then it reads
@@ -163,13 +171,16 @@ fn summary_text(snapshot: &Snapshot, summaries: &[MemorySummary]) -> String {
 }
 
 /// One file for people. Writing into a text cannot fail, so results of `write!` are dropped here.
-fn text(snapshot: &Snapshot, summaries: &[Summary]) -> String {
+fn text(snapshot: &Snapshot, summaries: &[Summary], caches: &[Option<KvCompared>]) -> String {
     let mut text = String::new();
     text.push_str(&head(snapshot));
     let devices = || snapshot.devices.as_slice().iter().zip(summaries);
-    for (memory, summary) in devices().filter(|(memory, _)| memory.is_used()) {
+    for ((memory, summary), cache) in devices().zip(caches).filter(|((memory, _), _)| memory.is_used()) {
         text.push('\n');
         text.push_str(&device(memory, summary));
+        if let Some(compared) = cache {
+            text.push_str(&kv_cache(compared, memory));
+        }
     }
     let idle: Vec<String> = devices().filter(|(memory, _)| !memory.is_used()).map(|(memory, _)| memory.title()).collect();
     if !idle.is_empty() {
@@ -198,13 +209,10 @@ pub fn head(snapshot: &Snapshot) -> String {
         },
         None => String::new(),
     };
-    format!(
-        "{}\n  {}, {}{written_by}\n  {}\n",
-        output::one_line(&origin.name),
-        origin.format,
-        Bytes(origin.bytes).exact(),
-        settings(&snapshot.settings)
-    )
+    // Other tools' files have no settings of PyTorch's allocator.
+    let foreign = snapshot.devices.as_slice().iter().any(|memory| !memory.tells_segments());
+    let settings = if foreign { String::new() } else { format!("\n  {}", settings(&snapshot.settings)) };
+    format!("{}\n  {}, {}{written_by}{settings}\n", output::one_line(&origin.name), origin.format, Bytes(origin.bytes).exact())
 }
 
 fn settings(settings: &AllocatorSettings) -> String {
@@ -238,7 +246,7 @@ fn device(memory: &DeviceMemory, summary: &Summary) -> String {
     }
     let _ = writeln!(text, "  {}", lives.join(", "));
     text.push('\n');
-    text.push_str(&counters_table(summary).lines(2));
+    text.push_str(&counters_table(memory, summary).lines(2));
     if !summary.ooms.is_empty() {
         text.push('\n');
     }
@@ -261,11 +269,27 @@ fn device(memory: &DeviceMemory, summary: &Summary) -> String {
     text
 }
 
-fn counters_table(summary: &Summary) -> Table {
+/// The figures of a KV cache; the moment is the end.
+fn kv_cache(compared: &KvCompared, memory: &DeviceMemory) -> String {
+    let mut table = Table::new(&[Align::Left, Align::Left]);
+    for row in crate::report::kv::rows(compared, memory.end()) {
+        let name = if row.name == "held at the cursor" { "held at the end" } else { row.name };
+        table.row([name.to_owned(), row.text]);
+    }
+    format!("\n{}", table.lines(2))
+}
+
+/// Whether a counter is known: of segments that nothing tells of there are no sums.
+pub fn is_known(memory: &DeviceMemory, name: &str) -> bool {
+    let of_segments = matches!(name, "reserved" | "free" | "inactive split" | "largest free block" | "segments");
+    memory.tells_segments() || !of_segments
+}
+
+fn counters_table(memory: &DeviceMemory, summary: &Summary) -> Table {
     let (start, end) = (&summary.start, &summary.end);
     if summary.events == 0 {
         let mut table = Table::new(&[Align::Left, Align::Right]);
-        for (name, value) in counter_rows(end) {
+        for (name, value) in counter_rows(end).into_iter().filter(|(name, _)| is_known(memory, name)) {
             table.row([name.to_owned(), value]);
         }
         return table;
@@ -274,7 +298,8 @@ fn counters_table(summary: &Summary) -> Table {
     table.row(["", "start", "peak", "at event", "end"]);
     let peaks = [summary.peak_reserved, summary.peak_allocated, summary.peak_active, summary.peak_requested];
     let peaks = peaks.into_iter().map(Some).chain(std::iter::repeat(None));
-    for (((name, start), (_, end)), peak) in counter_rows(start).into_iter().zip(counter_rows(end)).zip(peaks) {
+    let rows = counter_rows(start).into_iter().zip(counter_rows(end)).zip(peaks);
+    for (((name, start), (_, end)), peak) in rows.filter(|(((name, _), _), _)| is_known(memory, name)) {
         let (most, at) =
             peak.map_or_else(Default::default, |peak: Peak| (Bytes(peak.bytes).exact(), event(peak.position.event_number())));
         table.row([name.to_owned(), start, most, at, end]);

@@ -61,6 +61,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let Some((name, arguments)) = matches.subcommand() else { return ExitCode::from(2) };
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else { return ExitCode::from(2) };
+    opening::listen(arguments);
     match (command.run)(arguments) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::from(1),
@@ -82,7 +83,11 @@ pub fn parser() -> clap::Command {
         .after_help(USAGE_HINT)
         .subcommand_required(true)
         .disable_help_subcommand(true);
-    COMMANDS.iter().fold(all, |all, command| all.subcommand((command.arguments)(clap::Command::new(command.name))))
+    COMMANDS.iter().fold(all, |all, command| {
+        let of_command = (command.arguments)(clap::Command::new(command.name));
+        let records = matches!(command.name, "capture" | "attach");
+        all.subcommand(if records { of_command } else { opening::arguments(of_command) })
+    })
 }
 
 /// Puts `open` in front of arguments that begin with a file or with an option of `open`.

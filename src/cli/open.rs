@@ -2,7 +2,7 @@
 
 use crate::analysis::Moment;
 use crate::cli::command::{Command, Outcome};
-use crate::cli::{output, report};
+use crate::cli::{opening, output, report};
 use crate::report::ReportOptions;
 use crate::ui::{Opening, UiError};
 use anyhow::bail;
@@ -46,7 +46,8 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
         }
     }
     let first = files.first().cloned();
-    let why = match crate::ui::run(Opening { files, job: None }) {
+    let opening = Opening { files, block_bytes: opening::told().block_bytes, job: None };
+    let why = match crate::ui::run(opening) {
         Ok(()) => return Ok(Outcome::Done),
         Err(error @ UiError::Stopped(_)) => bail!("{error}"),
         Err(error @ (UiError::NoDisplay(_) | UiError::NoWindow(_))) => error.to_string().trim_end_matches('.').to_owned(),

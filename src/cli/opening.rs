@@ -1,12 +1,14 @@
 //! Opening a file and picking its device, with progress on a terminal.
 
 use crate::analysis::{Asked, Query, Summary, UsageTimeline};
-use crate::base::{Cancelled, Progress};
+use crate::base::{Bytes, Cancelled, Progress};
 use crate::cli::output;
+use crate::format::Told;
 use crate::model::{DeviceId, DeviceMemory, Snapshot};
 use crate::replay::Replay;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -15,9 +17,38 @@ const PATIENCE: Duration = Duration::from_millis(400);
 /// How often the line is renewed.
 const REFRESH: Duration = Duration::from_millis(100);
 
+/// What this process was told of the files it opens: set once, from its arguments.
+static TOLD: OnceLock<Told> = OnceLock::new();
+
+/// Adds the arguments that say what files do not say themselves.
+pub fn arguments(command: clap::Command) -> clap::Command {
+    command.arg(
+        clap::Arg::new("block-bytes")
+            .long("block-bytes")
+            .value_name("SIZE")
+            .value_parser(|text: &str| match Bytes::parse(text) {
+                Some(Bytes(0)) | None => Err("a size such as 2MiB or 2097152 is needed".to_owned()),
+                Some(Bytes(bytes)) => Ok(bytes),
+            })
+            .help("Bytes of one block of a KV cache, for logs of KV-cache events: they count in blocks"),
+    )
+}
+
+/// Takes what the arguments say of files.
+pub fn listen(matches: &clap::ArgMatches) {
+    let block_bytes = matches.try_get_one::<u64>("block-bytes").ok().flatten().copied();
+    // A process has its arguments once.
+    let _ = TOLD.set(Told { block_bytes });
+}
+
+/// What this process was told of the files it opens.
+pub fn told() -> Told {
+    TOLD.get().copied().unwrap_or_default()
+}
+
 /// Reads a file; the error is the sentence for the user.
 pub fn open(path: &Path) -> anyhow::Result<Snapshot> {
-    let snapshot = watched(|progress| crate::format::open(path, progress))?;
+    let snapshot = watched(|progress| crate::format::open_told(path, told(), progress))?;
     Ok(snapshot)
 }
 

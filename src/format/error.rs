@@ -38,6 +38,16 @@ pub enum FormatError {
         /// What to do instead.
         advice: String,
     },
+    /// A file of another tool that we read, with nothing of use in it.
+    #[error("{name} is {kind}, but {why}")]
+    Neighbour {
+        /// The file.
+        name: String,
+        /// What it is.
+        kind: String,
+        /// What is wrong with it: where, and what to do.
+        why: String,
+    },
     /// Readable, but of another content.
     #[error(
         "{name} is readable, but it is no allocator snapshot: its top level holds {holds}; a snapshot is a dict with \
@@ -121,8 +131,8 @@ pub enum FormatError {
     },
     /// Nothing we know.
     #[error(
-        "{name} is of no kind that is known here: it is neither a pickle nor JSON nor a page of PyTorch's memory viewer, \
-         plain or in gzip, zstd, xz, bzip2 or zip; write a snapshot with torch.cuda.memory._dump_snapshot()"
+        "{name} is of no kind that is known here: it is neither a snapshot (pickle, JSON or a page of PyTorch's memory \
+         viewer) nor a file of another tool that is read, plain or in gzip, zstd, xz, bzip2 or zip; write a snapshot with torch.cuda.memory._dump_snapshot()"
     )]
     Unknown {
         /// The file.

@@ -67,18 +67,6 @@ const KINDS: &[Kind] = &[
         advice: "run `git lfs pull` where it came from",
     },
     Kind {
-        sure: true,
-        is: |head| is_json(head) && (holds(head, b"\"traceEvents\"") || holds(head, b"\"schemaVersion\"")),
-        what: "a profiler trace (Chrome or Kineto format)",
-        advice: "open it in Perfetto or chrome://tracing; for memory, record a snapshot with torch.cuda.memory._record_memory_history()",
-    },
-    Kind {
-        sure: false,
-        is: |head| is_json(head) && starts_with_numbers(head),
-        what: "a memory timeline of torch.profiler (JSON)",
-        advice: "it has no addresses and no stacks, so no layout can be shown; record a snapshot with torch.cuda.memory._record_memory_history()",
-    },
-    Kind {
         sure: false,
         is: |head| is_html(head) && (holds(head, b"GPU Memory Timeline") || holds(head, b"data:image/png;base64")),
         what: "a memory timeline of torch.profiler (a picture in a web page)",
@@ -95,27 +83,6 @@ const KINDS: &[Kind] = &[
         is: |head| is_html(head) && !holds(head, b"local_files"),
         what: "a web page",
         advice: "if it was to be a download, a sign-in page may have been saved instead; get the snapshot itself",
-    },
-    Kind {
-        sure: false,
-        is: |head| {
-            let line = head.split(|byte| *byte == b'\n').next().unwrap_or(head);
-            [&b"Action"[..], b"Pointer", b"Size", b"Stream"].iter().all(|word| holds(line, word)) && holds(line, b",")
-        },
-        what: "an allocation log of NVIDIA RMM (CSV)",
-        advice: "logs of RMM are not read yet; for PyTorch, record a snapshot with torch.cuda.memory._record_memory_history()",
-    },
-    Kind {
-        sure: false,
-        is: |head| holds(head, b"BlockStored") || holds(head, b"BlockRemoved") || holds(head, b"AllBlocksCleared"),
-        what: "a log of vLLM's KV-cache events",
-        advice: "it names cache blocks, not device memory; record a snapshot in the serving process to see that",
-    },
-    Kind {
-        sure: false,
-        is: is_pprof,
-        what: "a pprof profile, as JAX's save_device_memory_profile writes",
-        advice: "open it with pprof; it holds one moment without addresses",
     },
     Kind {
         sure: false,
@@ -153,10 +120,12 @@ pub(crate) fn recognise_zip(name: &str, members: &[String]) -> Option<FormatErro
     })
 }
 
-fn holds(text: &[u8], word: &[u8]) -> bool {
+/// Whether a word stands anywhere in the first bytes.
+pub(crate) fn holds(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|window| window == word)
 }
-fn is_json(head: &[u8]) -> bool {
+/// Whether a file begins as JSON does.
+pub(crate) fn is_json(head: &[u8]) -> bool {
     matches!(head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start().first(), Some(b'{' | b'['))
 }
 fn is_html(head: &[u8]) -> bool {
@@ -165,7 +134,7 @@ fn is_html(head: &[u8]) -> bool {
     start.starts_with(b"<!doctype html") || start.starts_with(b"<html") || start.starts_with(b"<head")
 }
 /// An array of arrays of numbers: no snapshot begins so.
-fn starts_with_numbers(head: &[u8]) -> bool {
+pub(crate) fn starts_with_numbers(head: &[u8]) -> bool {
     let Some(rest) = head.trim_ascii_start().strip_prefix(b"[").map(<[u8]>::trim_ascii_start) else { return false };
     let Some(rest) = rest.strip_prefix(b"[").map(<[u8]>::trim_ascii_start) else { return false };
     matches!(rest.first(), Some(b'-' | b'0'..=b'9'))
@@ -174,43 +143,6 @@ fn is_safetensors(head: &[u8]) -> bool {
     let Some((len, rest)) = head.split_first_chunk::<8>() else { return false };
     let len = u64::from_le_bytes(*len);
     (2..=100 << 20).contains(&len) && rest.starts_with(b"{\"")
-}
-/// A protobuf whose fields are those of `Profile`, beginning with a sample type.
-fn is_pprof(head: &[u8]) -> bool {
-    let mut rest = head;
-    let mut fields = 0;
-    while fields < 8 {
-        let Some((tag, tail)) = varint(rest) else { break };
-        let (field, wire) = (tag >> 3, tag & 7);
-        if (fields == 0 && field != 1) || field == 0 || 14 < field {
-            return false;
-        }
-        let Some((value, tail)) = varint(tail) else { break };
-        rest = match wire {
-            0 => tail,
-            2 if fields == 0 && 16 < value => return false,
-            2 => match usize::try_from(value).ok().and_then(|len| tail.get(len..)) {
-                Some(tail) => tail,
-                None => return 2 <= fields,
-            },
-            _ => return false,
-        };
-        fields += 1;
-        if rest.is_empty() {
-            break;
-        }
-    }
-    3 <= fields
-}
-fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let mut value = 0;
-    for (i, byte) in bytes.iter().take(9).enumerate() {
-        value |= u64::from(byte & 0x7f) << (7 * i);
-        if byte & 0x80 == 0 {
-            return Some((value, &bytes[i + 1..]));
-        }
-    }
-    None
 }
 fn is_text(head: &[u8]) -> bool {
     let whole = match std::str::from_utf8(head) {

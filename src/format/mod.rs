@@ -4,6 +4,7 @@
 //! file is ever run, and whatever a file asks for is bounded by its size.
 
 mod assembly;
+pub mod chrome_trace;
 pub mod error;
 pub mod export;
 mod fields;
@@ -11,13 +12,19 @@ mod finish;
 mod foreign;
 pub mod fsl;
 pub mod importer;
+pub mod jax_pprof;
+pub mod memory_timeline;
+mod neighbour;
 mod pickle;
 mod records;
+pub mod rmm_csv;
 pub mod source;
 pub mod torch_html;
 pub mod torch_json;
 pub mod torch_pickle;
 mod version;
+pub mod vllm_kv;
+mod watched;
 mod words;
 
 pub use error::FormatError;
@@ -32,14 +39,46 @@ use std::io::Read as _;
 use std::path::Path;
 
 /// All file formats.
-pub const IMPORTERS: &[&dyn Importer] = &[&torch_pickle::TorchPickle, &torch_json::TorchJson, &torch_html::TorchHtml, &fsl::Fsl];
+pub const IMPORTERS: &[&dyn Importer] = &[
+    &torch_pickle::TorchPickle,
+    &torch_json::TorchJson,
+    &torch_html::TorchHtml,
+    &fsl::Fsl,
+    &memory_timeline::MemoryTimeline,
+    &chrome_trace::ChromeTrace,
+    &rmm_csv::RmmCsv,
+    &jax_pprof::JaxPprof,
+    &vllm_kv::VllmKv,
+];
+
+/// What the user says of a file, because it does not say it itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Bytes of one block of a KV cache.
+    pub block_bytes: Option<u64>,
+}
+
+impl Told {
+    /// An empty builder that knows it.
+    fn builder(self) -> SnapshotBuilder {
+        let Told { block_bytes } = self;
+        let mut builder = SnapshotBuilder::default();
+        builder.block_bytes = block_bytes;
+        builder
+    }
+}
 
 /// Containers within containers that are opened.
 const MAX_LAYERS: usize = 4;
 
 /// Opens a file. It is mapped, not copied; packed files are unpacked as they are read.
 pub fn open(path: &Path, progress: &Progress) -> Result<Snapshot, FormatError> {
-    let mut builder = SnapshotBuilder::default();
+    open_told(path, Told::default(), progress)
+}
+
+/// Opens a file with what the user says of it.
+pub fn open_told(path: &Path, told: Told, progress: &Progress) -> Result<Snapshot, FormatError> {
+    let mut builder = told.builder();
     let origin = read(path, &mut builder, progress)?;
     progress.stage("replaying", 0)?;
     Ok(builder.finish(origin, progress)?)
@@ -47,7 +86,12 @@ pub fn open(path: &Path, progress: &Progress) -> Result<Snapshot, FormatError> {
 
 /// Opens bytes that are in memory: compiled-in samples, tests.
 pub fn open_bytes(name: &str, bytes: &[u8], progress: &Progress) -> Result<Snapshot, FormatError> {
-    let mut builder = SnapshotBuilder::default();
+    open_bytes_told(name, bytes, Told::default(), progress)
+}
+
+/// Opens bytes that are in memory with what the user says of them.
+pub fn open_bytes_told(name: &str, bytes: &[u8], told: Told, progress: &Progress) -> Result<Snapshot, FormatError> {
+    let mut builder = told.builder();
     let origin = read_source(Source::of_bytes(name, bytes), &mut builder, progress)?;
     progress.stage("replaying", 0)?;
     Ok(builder.finish(origin, progress)?)
@@ -154,7 +198,7 @@ fn read_zip(
     let mut first_error = None;
     for member in 0..archive.len() {
         let Some(file) = archive.member(member).map_err(failed)? else { continue };
-        let mut trial = SnapshotBuilder::default();
+        let mut trial = Told { block_bytes: builder.block_bytes }.builder();
         match read_layer(source.member(file), &mut trial, progress, depth + 1) {
             Ok(read) => {
                 *builder = trial;

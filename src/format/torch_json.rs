@@ -7,8 +7,9 @@ use crate::format::assembly::{Assembly, Fault};
 use crate::format::error::FormatError;
 use crate::format::importer::{Confidence, Importer};
 use crate::format::pickle::value::Value;
-use crate::format::source::{Body, Source};
+use crate::format::source::Source;
 use crate::format::torch_pickle::complete;
+use crate::format::watched::{self, TICK};
 use crate::model::VersionRange;
 use crate::replay::SnapshotBuilder;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -18,9 +19,6 @@ use std::io::Read;
 /// See the head of this file.
 #[derive(Debug)]
 pub struct TorchJson;
-
-/// Between two looks at the progress and the budget, in bytes.
-const TICK: u64 = 256 << 10;
 
 impl Importer for TorchJson {
     fn name(&self) -> &'static str {
@@ -45,70 +43,22 @@ impl Importer for TorchJson {
         builder: &mut SnapshotBuilder,
         progress: &Progress,
     ) -> Result<Option<VersionRange>, FormatError> {
-        let (name, size) = (source.name().to_owned(), source.size());
-        progress.stage("reading", size)?;
-        match source.body() {
-            Body::Slice(bytes) => read_json(name, *bytes, |read| read, builder, progress),
-            Body::Stream(stream) => {
-                let on_disk = stream.on_disk();
-                let read = read_json(name.clone(), stream.as_mut(), |_| on_disk.get(), builder, progress);
-                match stream.bomb() {
-                    Some(limit) => Err(FormatError::Bomb { name, limit }),
-                    None => read,
-                }
-            }
-        }
+        let name = source.name().to_owned();
+        watched::through(source, progress, |reader, at| read_json(name, reader, at, builder))
     }
 }
 
-/// Reads through, counting, and stops where the work is no longer wanted.
-struct Watched<'a, R, P> {
-    reader: R,
-    on_disk: P,
-    at: &'a Cell<u64>,
-    next: u64,
-    progress: &'a Progress,
-    cancelled: &'a Cell<bool>,
-}
-
-impl<R: Read, P: Fn(u64) -> u64> Read for Watched<'_, R, P> {
-    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.reader.read(out)?;
-        let at = self.at.get() + read as u64;
-        self.at.set(at);
-        if self.next <= at {
-            self.next = at + TICK;
-            if self.progress.at((self.on_disk)(at)).is_err() {
-                self.cancelled.set(true);
-                return Err(std::io::Error::other("cancelled"));
-            }
-        }
-        Ok(read)
-    }
-}
-
-fn read_json<R: Read>(
+fn read_json(
     name: String,
-    mut reader: R,
-    on_disk: impl Fn(u64) -> u64,
+    reader: &mut dyn Read,
+    at: &Cell<u64>,
     builder: &mut SnapshotBuilder,
-    progress: &Progress,
 ) -> Result<Option<VersionRange>, FormatError> {
-    let (at, cancelled, fault) = (Cell::new(0), Cell::new(false), RefCell::new(None));
-    // A byte order mark is no JSON, but editors write it.
-    let mut mark = [0; 3];
-    let got = read_some(&mut reader, &mut mark);
-    let start = &mark[..got];
-    let start = if start == b"\xef\xbb\xbf" { &[][..] } else { start };
-    let reader = start.chain(reader);
-    let watched = Watched { reader, on_disk, at: &at, next: TICK, progress, cancelled: &cancelled };
+    let fault = RefCell::new(None);
     let mut bench = Assembly::new(builder);
-    let mut json = serde_json::Deserializer::from_reader(std::io::BufReader::with_capacity(1 << 16, watched));
-    let state = State { at: &at, checked: Cell::new(0), fault: &fault };
+    let mut json = serde_json::Deserializer::from_reader(std::io::BufReader::with_capacity(1 << 16, reader));
+    let state = State { at, checked: Cell::new(0), fault: &fault };
     let read = Node { bench: &mut bench, state: &state }.deserialize(&mut json);
-    if cancelled.get() {
-        return Err(FormatError::Cancelled);
-    }
     let fault: Option<Fault> = fault.into_inner();
     match (read, fault) {
         (_, Some(fault)) => Err(FormatError::Broken { name, what: format!("the JSON {fault}"), offset: at.get() }),
@@ -122,17 +72,6 @@ fn read_json<R: Read>(
         }
         (Err(error), None) => Err(FormatError::BadJson { name, why: error.to_string() }),
     }
-}
-
-fn read_some(reader: &mut impl Read, out: &mut [u8]) -> usize {
-    let mut got = 0;
-    while got < out.len() {
-        match reader.read(&mut out[got..]) {
-            Ok(0) | Err(_) => break,
-            Ok(read) => got += read,
-        }
-    }
-    got
 }
 
 /// What all nodes of one file share.

@@ -17,6 +17,8 @@ pub enum Missing {
     Sizes,
     /// Segments are unknown or incomplete.
     Segments,
+    /// Nothing tells where blocks lie; their places are made up.
+    Addresses,
     /// The allocator's settings are not in the file.
     Settings,
 }
@@ -32,6 +34,7 @@ impl Missing {
             Missing::Time => "time",
             Missing::Sizes => "sizes",
             Missing::Segments => "segments",
+            Missing::Addresses => "addresses",
             Missing::Settings => "settings",
         }
     }
@@ -46,6 +49,11 @@ pub struct Gap {
     pub why: String,
     /// One sentence for people, with the figures.
     pub sentence: String,
+}
+
+impl Gap {
+    /// The cause where a kind of file never holds something, whoever writes it.
+    pub const BY_NATURE: &str = "files of this kind do not hold it";
 }
 
 /// All that a device's recording cannot tell, most important first.

@@ -5,8 +5,9 @@
 use crate::base::Column;
 use crate::model::allocation::Allocations;
 use crate::model::annotation::Annotation;
-use crate::model::coverage::Coverage;
+use crate::model::coverage::{Coverage, Gap, Missing};
 use crate::model::job::Job;
+use crate::model::kv::KvLog;
 use crate::model::pool::{Pools, Streams};
 use crate::model::segment::Segments;
 use crate::model::settings::AllocatorSettings;
@@ -88,8 +89,10 @@ pub struct Snapshot {
 /// The memory of one device over the recording.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceMemory {
-    /// Device number as PyTorch counts; −1 for pinned host memory.
+    /// Device number as PyTorch counts; −1 for pinned host memory, below that other memory with a `name`.
     pub ordinal: i32,
+    /// What it is called where it is no device of PyTorch's; empty: by its number.
+    pub name: String,
     /// One row an event.
     pub trace: Trace,
     /// One row a block life.
@@ -106,6 +109,8 @@ pub struct DeviceMemory {
     pub unmatched_frees: u64,
     /// The source states what there was before the first event: a window that was cut from a longer recording.
     pub start_stated: bool,
+    /// The blocks of a paged KV cache, where this is one.
+    pub kv: Option<KvLog>,
 }
 
 /// An event that is about no allocation.
@@ -116,9 +121,13 @@ impl DeviceMemory {
     pub fn end(&self) -> Position {
         self.trace.end()
     }
-    /// The name people know: `GPU 0`, or `pinned host memory`.
+    /// The name people know: `device 0`, or `pinned host memory`.
     pub fn title(&self) -> String {
-        if self.ordinal < 0 { "pinned host memory".to_owned() } else { format!("device {}", self.ordinal) }
+        match self.name.as_str() {
+            "" if self.ordinal < 0 => "pinned host memory".to_owned(),
+            "" => format!("device {}", self.ordinal),
+            name => name.to_owned(),
+        }
     }
     /// Whether anything is known of this device at all.
     pub fn is_used(&self) -> bool {
@@ -127,6 +136,10 @@ impl DeviceMemory {
     /// Whether there is a history to scrub: more than one event.
     pub fn has_history(&self) -> bool {
         1 < self.trace.len()
+    }
+    /// Whether the source tells of segments at all; where it does not, nothing is known of what was reserved or free.
+    pub fn tells_segments(&self) -> bool {
+        self.coverage.gaps.iter().all(|gap| gap.missing != Missing::Segments || gap.why != Gap::BY_NATURE)
     }
     /// The allocation an event is about.
     pub fn subject(&self, event: crate::model::trace::EventIdx) -> Option<crate::model::allocation::AllocationId> {
@@ -140,6 +153,7 @@ impl DeviceMemory {
             + self.segments.heap_bytes()
             + self.subjects.capacity() * 4
             + self.annotations.capacity() * size_of::<Annotation>()
+            + self.kv.as_ref().map_or(0, KvLog::heap_bytes)
     }
 }
 

@@ -27,8 +27,8 @@
 use crate::base::{Cancelled, Column, Progress};
 use crate::model::AllocatorSettings;
 use crate::model::{
-    Annotation, AnnotationMark, BlockState, Job, MarkStage, Origin, PoolId, Pools, SizeClass, Snapshot, StackId, StackTable,
-    StreamId, Streams, Trace, WarningKind, Warnings,
+    Annotation, AnnotationMark, BlockState, Gap, Job, KvLog, MarkStage, Missing, Origin, PoolId, Pools, SizeClass, Snapshot,
+    StackId, StackTable, StreamId, Streams, Trace, WarningKind, Warnings,
 };
 use crate::replay::{coverage, lives};
 use std::collections::BTreeMap;
@@ -89,6 +89,13 @@ pub struct DeviceRecord {
     /// gave, with its active blocks; a record of no bytes holds blocks in no segment. Else it may be from a little later
     /// or earlier, and only tells of what the events show to be older.
     pub start_is_exact: bool,
+    /// What it is called where it is no device of PyTorch's; empty: by its number.
+    pub name: String,
+    /// What a source of this kind never tells, in its reader's words. A gap that is judged from the events gives way to
+    /// one of the same kind that stands here.
+    pub untold: Vec<Gap>,
+    /// The blocks of a paged KV cache, where this is one.
+    pub kv: Option<KvLog>,
 }
 
 /// Collects what a source recorded and turns it into a [`Snapshot`].
@@ -106,6 +113,8 @@ pub struct SnapshotBuilder {
     pub marks: Vec<AnnotationMark>,
     /// The job, where the source knows it.
     pub job: Job,
+    /// Bytes of one block of a KV cache, where the user said: logs of KV caches count in blocks.
+    pub block_bytes: Option<u64>,
     /// What was wrong while reading.
     pub warnings: Warnings,
     devices: BTreeMap<i32, DeviceRecord>,
@@ -122,15 +131,19 @@ impl SnapshotBuilder {
     }
     /// Builds the snapshot: pairs events, infers lives and sizes, judges coverage.
     pub fn finish(self, origin: Origin, progress: &Progress) -> Result<Snapshot, Cancelled> {
-        let Self { stacks, streams, pools, settings, marks, job, mut warnings, devices } = self;
+        let Self { stacks, streams, pools, settings, marks, job, block_bytes: _, mut warnings, devices } = self;
         let mut built = Column::new();
         let (host, gpus): (Vec<_>, Vec<_>) = devices.into_iter().partition(|(ordinal, _)| *ordinal < 0);
-        for (ordinal, record) in gpus.into_iter().chain(host) {
+        for (ordinal, mut record) in gpus.into_iter().chain(host) {
             let segments_known = record.segments_known;
-            let mut lives = lives::infer(ordinal, record, &settings, &mut warnings, progress)?;
+            let untold = std::mem::take(&mut record.untold);
+            let (name, kv) = (std::mem::take(&mut record.name), record.kv.take());
+            let tells_segments = untold.iter().all(|gap| gap.missing != Missing::Segments);
+            let mut lives = lives::infer(ordinal, record, tells_segments, &settings, &mut warnings, progress)?;
             let annotations = pair_marks(marks.iter().filter(|mark| mark.device == ordinal));
             let gaps = coverage::judge(&lives.memory, &stacks, &settings, segments_known, &lives.findings);
-            lives.memory.coverage = gaps;
+            lives.memory.coverage = coverage::with_untold(gaps, untold);
+            (lives.memory.name, lives.memory.kv) = (name, kv);
             lives.memory.annotations = annotations;
             built.push(lives.memory);
         }

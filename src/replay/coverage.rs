@@ -101,6 +101,19 @@ pub fn judge(
     Coverage { gaps }
 }
 
+/// The gaps of a device, with what its source never tells: that comes first, and what was judged gives way to it. A
+/// source that tells nothing of segments has no dump to lead to, and no settings that shape them.
+pub fn with_untold(judged: Coverage, untold: Vec<Gap>) -> Coverage {
+    if untold.is_empty() {
+        return judged;
+    }
+    let told_of = |missing| untold.iter().any(|gap: &Gap| gap.missing == missing);
+    let no_segments = told_of(Missing::Segments);
+    let moot = |missing| no_segments && matches!(missing, Missing::End | Missing::Settings);
+    let rest: Vec<Gap> = judged.gaps.into_iter().filter(|gap| !told_of(gap.missing) && !moot(gap.missing)).collect();
+    Coverage { gaps: untold.into_iter().chain(rest).collect() }
+}
+
 fn stack_gap(memory: &DeviceMemory, stacks: &StackTable, gap: &mut dyn FnMut(Missing, &str, String)) {
     let lives = memory.allocations.len();
     let bare = memory.allocations.stacks().iter().filter(|stack| stacks.frames(**stack).is_empty()).count();

@@ -38,15 +38,16 @@ pub struct Lives {
     pub findings: Findings,
 }
 
-/// Infers the lives of one device.
+/// Infers the lives of one device; `tells_segments` where its source tells of segments at all.
 pub fn infer(
     ordinal: i32,
     record: DeviceRecord,
+    tells_segments: bool,
     settings: &AllocatorSettings,
     warnings: &mut Warnings,
     progress: &Progress,
 ) -> Result<Lives, Cancelled> {
-    let DeviceRecord { mut trace, mut segments, segments_known, block_sizes, mut start, start_is_exact } = record;
+    let DeviceRecord { mut trace, mut segments, segments_known, block_sizes, mut start, start_is_exact, .. } = record;
     progress.stage("pairing events", trace.len() as u64)?;
     // A source that knows its blocks' sizes is no ring.
     let ordered = if block_sizes.is_empty() { time_order::in_order(&trace) } else { None };
@@ -70,7 +71,7 @@ pub fn infer(
 
     progress.stage("inferring sizes", trace.len() as u64)?;
     let mut findings = Findings { missing_at_end: missing_at_end + pieces.missing_at_end, ..Findings::default() };
-    let mut work = Work { ordinal, rows, subjects, pieces };
+    let mut work = Work { ordinal, rows, subjects, pieces, tells_segments };
     sizes::infer(&mut work, &trace, &segments, settings, &mut findings, warnings, progress)?;
     let Work { rows, subjects, pieces, .. } = work;
 
@@ -122,6 +123,8 @@ pub(crate) struct Work {
     pub subjects: Vec<u32>,
     /// Segment lives.
     pub pieces: Pieces,
+    /// Whether the source tells of segments: where it does not, a block in none is no contradiction.
+    pub tells_segments: bool,
 }
 
 /// A piece no block is tied to yet.

@@ -86,6 +86,7 @@ pub fn window(snapshot: &Snapshot, cuts: &[Cut], progress: &Progress) -> Result<
         let replay = Replay::new(memory);
         builder.marks.extend(marks(memory, cut));
         let record = builder.device(memory.ordinal);
+        record.name.clone_from(&memory.name);
         record.segments = segments_at(memory, &replay, cut.to, from_pytorch && cut.is_whole(memory));
         record.segments_known = true;
         record.trace = if cut.is_whole(memory) { memory.trace.clone() } else { slice(&memory.trace, cut) };

@@ -213,7 +213,9 @@ impl Walk<'_> {
             if life.segment.0 == u32::MAX && life.born < life.died {
                 let ordinal = self.work.ordinal;
                 self.findings.without_segment += 1;
-                self.warnings.push(WarningKind::NoSegment, || format!("device {ordinal}, block at 0x{:x}", life.address));
+                if self.work.tells_segments {
+                    self.warnings.push(WarningKind::NoSegment, || format!("device {ordinal}, block at 0x{:x}", life.address));
+                }
                 if life.size == 0 {
                     self.work.rows[row as usize].size = self.least_size(&life);
                 }

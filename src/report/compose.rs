@@ -6,10 +6,12 @@ use crate::analysis::diagnosis::Severity;
 use crate::base::{Bytes, grouped};
 use crate::chart::{ColourBy, Ink};
 use crate::report::flow::{Flow, HANG_PT, LARGE, NORMAL, Patch, SMALL, What, capitalised, left, middle, right};
+use crate::report::kv;
 use crate::report::page::{Heights, Page};
 use crate::report::page_model::{StackRow, StacksInfo, blocks, share_of, value};
 use crate::report::pictures;
 use crate::report::report::{ReportError, Section};
+use crate::simulator::contiguous::KvCompared;
 
 /// Most names in the legend: hundreds of streams would fill the page.
 const MOST_LEGEND: usize = 24;
@@ -140,14 +142,35 @@ impl Page<'_> {
         if !self.shows(Section::Charts) {
             return;
         }
+        if let Some(compared) = &self.material.kv {
+            return self.kv(flow, heights, compared);
+        }
+        if !self.material.memory.tells_segments() {
+            return;
+        }
         let Some(drawing) = pictures::charts(self.material, self.inner(), heights.charts) else { return };
         let aside = "counters over the same stretch, with their values at the moment; a request above the largest free block needs memory from the driver";
         flow.head(Section::Charts.title(), aside);
         flow.put(What::Picture { drawing, raster: None });
     }
 
+    /// The paged KV cache: figures, lines, block table.
+    fn kv(&self, flow: &mut Flow, heights: Heights, compared: &KvCompared) {
+        let aside = "what the pages held, beside what buffers in one piece would have taken for the same sequences";
+        flow.head("KV cache", aside);
+        for row in kv::rows(compared, self.material.position()) {
+            let cells = vec![left(190.0, row.name, Ink::WeakText)];
+            flow.put(What::Row { patch: None, cells, rest: vec![(row.text, NORMAL, Ink::Text)] });
+        }
+        for drawing in pictures::kv(self.material, compared, self.inner(), heights.charts) {
+            flow.put(What::Space(10.0));
+            flow.put(What::Picture { drawing, raster: None });
+        }
+    }
+
     fn layout(&self, flow: &mut Flow, heights: Heights) {
-        if !self.shows(Section::Layout) {
+        // Without segments there are only blocks, and no free memory between them.
+        if !self.material.memory.tells_segments() || !self.shows(Section::Layout) {
             return;
         }
         let Some(layout) = pictures::layout(self.material, self.inner(), heights.layout, heights.most_layout) else { return };
@@ -282,7 +305,10 @@ impl Page<'_> {
             ];
             flow.keep(What::Row { patch: None, cells, rest: Vec::new() });
         }
-        for ((name, here, is_bytes), (_, there, _)) in states.moment.rows().into_iter().zip(states.dump.rows()) {
+        let of_segments = ["reserved", "free inside segments", "inactive split", "largest free block", "segments"];
+        let known = |name: &str| self.material.memory.tells_segments() || !of_segments.contains(&name);
+        let rows = states.moment.rows().into_iter().zip(states.dump.rows());
+        for ((name, here, is_bytes), (_, there, _)) in rows.filter(|((name, ..), _)| known(name)) {
             let mut cells = vec![left(220.0, name, Ink::Text), column(value(here, is_bytes), Ink::Text)];
             if !same {
                 cells.push(column(value(there, is_bytes), Ink::Text));

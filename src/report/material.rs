@@ -13,6 +13,7 @@ use crate::model::{Action, DeviceMemory, EventIdx, Position, Snapshot};
 use crate::replay::{MemoryState, Replay};
 use crate::report::report::{ReportError, ReportOptions, ReportSubject, Section};
 use crate::report::what_if;
+use crate::simulator::contiguous::KvCompared;
 use std::ops::Range;
 
 /// All answers about one device at one moment.
@@ -49,6 +50,8 @@ pub struct Material<'a> {
     pub summary: Option<MemorySummary>,
     /// When memory went back to the driver, and why.
     pub releases: Releases,
+    /// What a paged KV cache held; none where it is none.
+    pub kv: Option<KvCompared>,
 }
 
 impl<'a> Material<'a> {
@@ -86,7 +89,7 @@ impl<'a> Material<'a> {
             true => Some(FlameTree::of(memory, replay, &snapshot.stacks, &params, progress)?),
             false => None,
         };
-        let summary = match wants(Section::Summary) && 0 <= memory.ordinal && memory.is_used() {
+        let summary = match wants(Section::Summary) && 0 <= memory.ordinal && memory.is_used() && memory.tells_segments() {
             true => Some(MemorySummary::of(snapshot, memory, replay, position, progress)?),
             false => None,
         };
@@ -119,6 +122,7 @@ impl<'a> Material<'a> {
             inks,
             summary,
             releases: Releases::of(memory, replay, &snapshot.settings, &snapshot.stacks, progress)?,
+            kv: if wants(Section::Charts) { KvCompared::of(memory, progress)? } else { None },
             curves,
         })
     }

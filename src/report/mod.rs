@@ -18,6 +18,7 @@ mod flow;
 pub mod folded;
 pub mod html;
 pub mod json;
+pub mod kv;
 pub mod markdown;
 pub mod material;
 pub mod memory_summary;

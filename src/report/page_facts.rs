@@ -155,7 +155,10 @@ fn moment(material: &Material<'_>) -> MomentInfo {
         Some(_) => "event",
     };
     let totals = state.totals;
-    let sums = format!("{} allocated of {} reserved", Bytes(totals.allocated), Bytes(totals.reserved));
+    let sums = match memory.tells_segments() {
+        true => format!("{} allocated of {} reserved", Bytes(totals.allocated), Bytes(totals.reserved)),
+        false => format!("{} allocated", Bytes(totals.allocated)),
+    };
     let sentence = if let Some(event) = material.oom() {
         let entry = memory.trace.entry(event);
         // PyTorch's own message names the segment it asked the driver for, the event the rounded request.

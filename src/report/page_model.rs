@@ -348,14 +348,18 @@ impl PageModel {
                 },
             ));
         }
-        facts.push((
-            "allocator settings",
-            match &self.settings {
-                Some(conf) if conf.is_empty() => "defaults".to_owned(),
-                Some(conf) => conf.clone(),
-                None => "not in the file".to_owned(),
-            },
-        ));
+        // Something in use and nothing reserved: the file tells nothing of segments, so it is of another tool.
+        let other_tool = self.peak_reserved.bytes == 0 && 0 < self.peak_allocated.bytes;
+        if !other_tool {
+            facts.push((
+                "allocator settings",
+                match &self.settings {
+                    Some(conf) if conf.is_empty() => "defaults".to_owned(),
+                    Some(conf) => conf.clone(),
+                    None => "not in the file".to_owned(),
+                },
+            ));
+        }
         facts.push(("events", grouped(self.events)));
         if let Some((first, last)) = self.time_us {
             let lasted = u64::try_from(last.saturating_sub(first)).unwrap_or(0);
@@ -363,7 +367,9 @@ impl PageModel {
         }
         if 1 < self.events {
             facts.push(("peak allocated", Bytes(self.peak_allocated.bytes).to_string()));
-            facts.push(("peak reserved", Bytes(self.peak_reserved.bytes).to_string()));
+            if !other_tool {
+                facts.push(("peak reserved", Bytes(self.peak_reserved.bytes).to_string()));
+            }
             facts.push(("failures", grouped(self.ooms)));
         }
         facts.push(("file", self.file.clone()));

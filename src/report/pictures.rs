@@ -12,8 +12,10 @@ use crate::chart::{
     segment_map,
 };
 use crate::raster::{Raster, StackRaster};
+use crate::report::kv::{self, KvPicture};
 use crate::report::material::Material;
 use crate::report::page_model::AccountInfo;
+use crate::simulator::contiguous::KvCompared;
 
 /// Height of the account's bar.
 pub const BAR_PT: f32 = 26.0;
@@ -105,6 +107,20 @@ pub fn charts(material: &Material<'_>, width_pt: f32, height_pt: f32) -> Option<
         y += height_pt;
     }
     Some(drawing)
+}
+
+/// The KV cache over time: its lines and its block table.
+pub fn kv(material: &Material<'_>, compared: &KvCompared, width_pt: f32, height_pt: f32) -> Vec<Drawing> {
+    let picture = |height_pt: f32| KvPicture {
+        memory: material.memory,
+        clock: &material.clock,
+        time: material.window.clone(),
+        cursor: Some(material.position()),
+        selected: None,
+        size_pt: [width_pt, height_pt],
+    };
+    let lines = kv::draw_lines(compared, &picture(height_pt));
+    std::iter::once(lines).chain(kv::draw_table(compared, &picture(height_pt * 1.4))).collect()
 }
 
 /// The layout at the moment.

@@ -64,7 +64,7 @@ impl WhatIf {
         progress: &Progress,
     ) -> Result<WhatIf, WhatIfError> {
         let (memory, replay, snapshot) = (asked.memory(), asked.replay(), asked.subject.snapshot);
-        if memory.ordinal < 0 {
+        if memory.ordinal < 0 || memory.kv.is_some() {
             return Err(WhatIfError::Host);
         }
         if !memory.has_history() {

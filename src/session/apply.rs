@@ -191,8 +191,9 @@ impl Session {
         self.next_document += 1;
         let id = DocumentId(self.next_document);
         let spec = JobSpec { title: format!("opening {}", source.title()), slot: None, lane: Lane::Own, listed: true };
+        let told = self.told;
         let status = self.jobs.start(spec, move |cx| {
-            opening::open(&source, id, cx).map_err(|error| match error {
+            opening::open(&source, told, id, cx).map_err(|error| match error {
                 crate::session::jobs::JobError::Failed(text) if !text.contains(&source.name()) => {
                     crate::session::jobs::JobError::Failed(format!("Could not open {}: {text}", source.name()))
                 }

@@ -45,6 +45,7 @@ pub use workspace::{EventFilter, Find, Place, Window, Workspace};
 use crate::analysis::diagnosis::DiagnosisParams;
 use crate::analysis::{Asked, Categories, CommonSteps, Found, Query, StateAt, Subject, UsageTimeline};
 use crate::chart::{Clock, ColourBy, Theme};
+use crate::format::Told;
 use crate::model::{DeviceId, DeviceMemory, Item, Snapshot};
 use crate::raster::{LivesIndex, Raster};
 use crate::replay::{MemoryState, Replay};
@@ -142,6 +143,8 @@ pub struct Session {
     /// How often somebody asked to leave the page of captures.
     left_captures: u64,
     next_capture: u64,
+    /// What the user said of files that do not say it themselves.
+    told: Told,
     /// Jobs the user stopped: what they were to answer is not asked again.
     stopped: BTreeSet<JobId>,
     memo: RefCell<Memo>,
@@ -187,6 +190,7 @@ impl Session {
             around: None,
             left_captures: 0,
             next_capture: 0,
+            told: Told::default(),
             stopped: BTreeSet::new(),
             memo: RefCell::new(Memo::new(ANSWER_BUDGET)),
             pictures: RefCell::default(),
@@ -216,6 +220,10 @@ impl Session {
     /// Sets what is called, from any thread, when there is something new to show.
     pub fn set_waker(&self, waker: Waker) {
         self.jobs.set_waker(waker);
+    }
+    /// What the user says a block of a KV cache has in bytes; files opened from here on take it.
+    pub fn set_block_bytes(&mut self, block_bytes: Option<u64>) {
+        self.told = Told { block_bytes };
     }
     /// Hands over the system's file dialogs.
     pub fn set_dialogs(&mut self, dialogs: Arc<dyn Dialogs>) {

@@ -6,7 +6,7 @@
 use crate::analysis::{Asked, Query, Subject, UsageTimeline};
 use crate::base::Progress;
 use crate::chart::TimeAxis;
-use crate::format;
+use crate::format::{self, Told};
 use crate::model::Snapshot;
 use crate::replay::Replay;
 use crate::session::Message;
@@ -52,7 +52,7 @@ impl Source {
 }
 
 /// The whole job of opening.
-pub(super) fn open(source: &Source, id: DocumentId, cx: &JobContext<Message>) -> Result<(), JobError> {
+pub(super) fn open(source: &Source, told: Told, id: DocumentId, cx: &JobContext<Message>) -> Result<(), JobError> {
     let path = match source {
         Source::Path(path) => Some(path.clone()),
         Source::Bytes(..) | Source::Sample(..) => None,
@@ -61,7 +61,7 @@ pub(super) fn open(source: &Source, id: DocumentId, cx: &JobContext<Message>) ->
         return live::open(path, source.title(), id, cx);
     }
     let stamp = path.as_deref().and_then(FileStamp::of);
-    let snapshot = Arc::new(read(source, &cx.progress)?);
+    let snapshot = Arc::new(read(source, told, &cx.progress)?);
     cx.progress.check()?;
     let document = Document { id, title: source.title(), path, stamp, snapshot, replays: None, generation: 0 };
     deliver_document(document, cx)
@@ -101,10 +101,10 @@ pub(super) fn deliver<Q: Query>(
     Ok(())
 }
 
-fn read(source: &Source, progress: &Progress) -> Result<Snapshot, JobError> {
+fn read(source: &Source, told: Told, progress: &Progress) -> Result<Snapshot, JobError> {
     let read = match source {
-        Source::Path(path) => format::open(path, progress),
-        Source::Bytes(name, bytes) => format::open_bytes(name, bytes, progress),
+        Source::Path(path) => format::open_told(path, told, progress),
+        Source::Bytes(name, bytes) => format::open_bytes_told(name, bytes, told, progress),
         Source::Sample(title, bytes) => format::open_bytes(title, bytes, progress),
     };
     read.map_err(|error| if progress.check().is_err() { JobError::Cancelled } else { JobError::Failed(error.to_string()) })

@@ -11,6 +11,7 @@
 pub mod caching;
 pub mod card;
 pub mod conf;
+pub mod contiguous;
 pub mod device;
 mod edit;
 mod expandable;

@@ -320,7 +320,7 @@ impl<'a> Recorder<'a> {
                 record.blocks.push(gap(at, end));
             }
         }
-        DeviceRecord { trace, segments: records, segments_known: true, block_sizes, start: Vec::new(), start_is_exact: false }
+        DeviceRecord { trace, segments: records, segments_known: true, block_sizes, ..DeviceRecord::default() }
     }
 }
 

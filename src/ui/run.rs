@@ -31,6 +31,8 @@ pub enum UiError {
 pub struct Opening {
     /// Files to open.
     pub files: Vec<PathBuf>,
+    /// What the user says a block of a KV cache has, bytes.
+    pub block_bytes: Option<u64>,
     /// A job that runs already and is recorded.
     pub job: Option<Adopted>,
 }
@@ -74,7 +76,9 @@ fn run_with(renderer: Renderer, opening: Opening, started: &Arc<AtomicBool>) -> 
             options,
             Box::new(move |context| {
                 begun.store(true, Ordering::Relaxed);
-                let mut app = App::new(&context.egui_ctx, Session::new(persist::folder()), opening.files);
+                let mut session = Session::new(persist::folder());
+                session.set_block_bytes(opening.block_bytes);
+                let mut app = App::new(&context.egui_ctx, session, opening.files);
                 opening.job.into_iter().for_each(|job| app.session.adopt(job));
                 Ok(Box::new(app))
             }),

@@ -18,7 +18,7 @@ use crate::ui::panels::{banner, documents, jobs, live, scrubber};
 use crate::ui::theme;
 use crate::ui::theme::{Tokens, UNIT};
 use crate::ui::tiles::Layout;
-use crate::ui::views::{Cx, VIEWS, class_of};
+use crate::ui::views::{Cx, VIEWS, class_of, is_shown};
 use crate::ui::widgets::icon::{Icon, icon_button};
 use crate::ui::widgets::legend;
 use egui::{Align, Button, CentralPanel, Frame, Margin, MenuBar, Panel, RichText, Ui};
@@ -281,7 +281,7 @@ impl Shell {
 
     fn view_menu(&mut self, ui: &mut Ui, cx: &Cx<'_>) {
         ui.menu_button("View", |ui| {
-            for class in VIEWS {
+            for class in VIEWS.iter().filter(|class| is_shown(class, cx)) {
                 let mut open = self.layout.is_open(class.id);
                 if ui.checkbox(&mut open, class.title).on_hover_text(class.help).changed() {
                     if open {

@@ -1,7 +1,7 @@
 //! The views as tiles that can be moved, split, closed and brought back.
 
 use crate::ui::theme::UNIT;
-use crate::ui::views::{Cx, VIEWS, View, ViewClass, class_of};
+use crate::ui::views::{Cx, VIEWS, View, ViewClass, class_of, is_shown, kv};
 use crate::ui::widgets::icon::{Icon, icon_button};
 use egui::{Rect, Response, Ui, WidgetText};
 use egui_tiles::{
@@ -21,13 +21,15 @@ pub struct Layout {
     rects: BTreeMap<&'static str, Rect>,
     /// The view whose picture was asked for at its tab.
     wanted: Option<&'static str>,
+    /// Whether the document in front was a KV cache in the last frame.
+    had_kv: bool,
 }
 
 impl Layout {
     /// The saved arrangement, or the first one where that cannot be read.
     pub fn of_saved(saved: &str) -> Layout {
         let tree = serde_json::from_str::<Tree<Pane>>(saved).ok().filter(is_sound).unwrap_or_else(first_arrangement);
-        Layout { tree, views: BTreeMap::new(), rects: BTreeMap::new(), wanted: None }
+        Layout { tree, views: BTreeMap::new(), rects: BTreeMap::new(), wanted: None, had_kv: false }
     }
     /// Arranges the tiles as another arrangement says; the views keep what was chosen in them.
     pub fn arrange(&mut self, saved: &str) {
@@ -84,6 +86,22 @@ impl Layout {
         let tabs = |tile: &TileId| matches!(self.tree.tiles.get(*tile), Some(Tile::Container(Container::Tabs(_))));
         family.contains(&id).then_some(family).into_iter().flatten().find_map(|other| open(&other).and_then(parent).filter(tabs))
     }
+    /// Hides the tiles of views that have nothing to show of the document in front; that of a KV cache comes to the front
+    /// with it.
+    fn hide_idle(&mut self, cx: &Cx<'_>) {
+        for class in VIEWS {
+            let shown = is_shown(class, cx);
+            // A tile that is hidden cannot be in front.
+            if let Some(tile) = self.tree.tiles.find_pane(&Pane(class.id.to_owned())) {
+                self.tree.tiles.set_visible(tile, shown);
+            }
+        }
+        let is_kv = kv::is_for(cx);
+        if is_kv && !self.had_kv {
+            self.show_view(kv::CLASS.id);
+        }
+        self.had_kv = is_kv;
+    }
     /// Closes a view's tile.
     pub fn close_view(&mut self, id: &str) {
         if let Some(tile) = self.tree.tiles.find_pane(&Pane(id.to_owned())) {
@@ -102,6 +120,7 @@ impl Layout {
     /// Shows all tiles; whether the user rearranged them.
     pub fn show(&mut self, ui: &mut Ui, cx: &Cx<'_>) -> bool {
         self.rects.clear();
+        self.hide_idle(cx);
         let fronts = fronts(&self.tree.tiles);
         let (views, rects, wanted) = (&mut self.views, &mut self.rects, &mut self.wanted);
         let mut behaviour = Shown { views, rects, wanted, fronts, cx, edited: false };

@@ -20,6 +20,8 @@ mod flame;
 mod format;
 mod gate;
 mod hostile;
+mod import;
+mod kv;
 mod live;
 mod made_jobs;
 mod memory_summary;

@@ -25,6 +25,8 @@ pub struct Accounting {
     pub device_free: Option<u64>,
     /// The card's size, if known.
     pub capacity: Option<u64>,
+    /// The source tells nothing of segments: what is free of them is not known.
+    pub free_unknown: bool,
 }
 
 impl Accounting {
@@ -50,13 +52,14 @@ impl Accounting {
     }
     /// The parts by name, in the order of the bar.
     pub fn parts(&self) -> [(&'static str, Option<u64>); 8] {
+        let free = |bytes| (!self.free_unknown).then_some(bytes);
         [
             ("live_requested", Some(self.live_requested)),
             ("rounding", Some(self.rounding)),
             ("pending_free", Some(self.pending_free)),
-            ("free_usable", Some(self.free_usable)),
-            ("free_too_small", Some(self.free_too_small)),
-            ("free_trapped", Some(self.free_trapped)),
+            ("free_usable", free(self.free_usable)),
+            ("free_too_small", free(self.free_too_small)),
+            ("free_trapped", free(self.free_trapped)),
             ("outside", self.outside),
             ("device_free", self.device_free),
         ]

@@ -4,7 +4,7 @@ use crate::analysis::diagnosis::facts::Facts;
 use crate::analysis::diagnosis::rule::{Finding, Rule, Severity};
 use crate::analysis::diagnosis::verdict::Verdict;
 use crate::base::{Cancelled, Progress};
-use crate::model::Missing;
+use crate::model::{Gap, Missing};
 
 /// The rule's entry in the register.
 pub const RULE: Rule = Rule { name: "coverage", title: "what the recording does not hold", look };
@@ -16,6 +16,8 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
     let bare = facts.request.is_some() && facts.memory.trace.len() == 1 && facts.state.totals.reserved == 0;
     for gap in facts.memory.coverage.gaps.iter().filter(|gap| !(bare && gap.missing == Missing::History)) {
         let advice = match gap.missing {
+            // No setting would make this kind of file tell.
+            _ if gap.why == Gap::BY_NATURE => "",
             Missing::History | Missing::Start => {
                 "torch.cuda.memory._record_memory_history(max_entries=1_000_000), before the model is made."
             }
@@ -38,7 +40,7 @@ fn look(facts: &Facts<'_>, verdict: Verdict, progress: &Progress) -> Result<Vec<
             Missing::Time | Missing::Settings | Missing::Sizes => {
                 "Record with PyTorch 2.3 or later, which writes times and settings."
             }
-            Missing::Segments => "",
+            Missing::Segments | Missing::Addresses => "",
         };
         let severity = if verdict == Verdict::Unknown { Severity::Warning } else { Severity::Note };
         found.push(Finding::new(severity, gap.sentence.clone(), 0).advise(advice));

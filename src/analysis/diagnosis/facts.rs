@@ -359,6 +359,7 @@ impl<'a> Facts<'a> {
         }
         account.device_free = self.request.map(|request| request.device_free);
         account.capacity = self.card.total;
+        account.free_unknown = !self.memory.tells_segments();
         account.outside = match (self.card.total, account.device_free) {
             (Some(total), Some(device_free)) => Some(total.saturating_sub(account.held().saturating_add(device_free))),
             // Without a failure nothing tells what the driver had left and what others held: it is one sum.

@@ -56,7 +56,9 @@ impl Verdict {
     }
     /// Decides.
     pub fn of(facts: &Facts<'_>) -> Verdict {
-        let Some(request) = &facts.request else { return Verdict::None };
+        let Some(request) = &facts.request else {
+            return if failed_without_account(facts) { Verdict::Unknown } else { Verdict::None };
+        };
         if !state_is_known(facts) {
             return Verdict::Unknown;
         }
@@ -90,6 +92,16 @@ impl Verdict {
             } else {
                 "Nothing failed in this recording. At its peak"
             };
+            if failed_without_account(facts) {
+                return format!(
+                    "Requests failed (they are marked on the time axis), but this kind of file holds no account of what was left \
+                     then. At the peak {} are live; what is free is not known.",
+                    Bytes(account.live())
+                );
+            }
+            if account.free_unknown {
+                return format!("{when} {} are live; what is free is not known.", Bytes(account.live()));
+            }
             return format!(
                 "{when} {} are live; {} are free in {gaps} {}, at most {} in one.{}",
                 Bytes(account.live()),
@@ -192,6 +204,12 @@ fn state_is_known(facts: &Facts<'_>) -> bool {
 fn outside_decides(facts: &Facts<'_>, request: &Request) -> bool {
     let (Some(outside), Some(capacity)) = (facts.accounting.outside, facts.accounting.capacity) else { return false };
     OUTSIDE_MIN < outside && capacity / 10 < outside && request.needed <= outside.saturating_add(request.device_free)
+}
+
+/// Whether requests failed in a file that says no more of them than that: other tools' files have events of their own for
+/// it, and tell nothing of segments.
+fn failed_without_account(facts: &Facts<'_>) -> bool {
+    !facts.memory.tells_segments() && facts.memory.trace.actions().contains(&Action::Unknown)
 }
 
 /// How much of the device is live, as a sentence.

@@ -52,6 +52,9 @@ impl View for AddressTime {
         if !memory.has_history() {
             return cx.empty(ui, &no_history(memory));
         }
+        if let Some(why) = cx.no_places(memory) {
+            return cx.empty(ui, &format!("There are no addresses to show. {why}"));
+        }
         if memory.segments.is_empty() {
             return cx.empty(ui, "This recording names no segments, so no address can be shown.");
         }
@@ -63,7 +66,7 @@ impl View for AddressTime {
             ui.ctx().request_repaint_after(std::time::Duration::from_millis(50));
             return;
         };
-        self.header(ui, cx, index);
+        self.header(ui, cx, memory, index);
         let canvas = canvas(ui, "address over time", ui.available_size());
         self.show(ui, cx, &canvas, &Shown { snapshot: &document.snapshot, memory, index, clock: &clock.clock });
     }
@@ -78,7 +81,7 @@ struct Shown<'a> {
 }
 
 impl AddressTime {
-    fn header(&self, ui: &mut Ui, cx: &Cx<'_>, index: &LivesIndex) {
+    fn header(&self, ui: &mut Ui, cx: &Cx<'_>, memory: &DeviceMemory, index: &LivesIndex) {
         let weak = |text: String| RichText::new(text).color(cx.tokens.weak);
         let legend = Legend::now(cx);
         let mut below = false;
@@ -95,7 +98,8 @@ impl AddressTime {
             }
             byte_label(ui, "addresses that were ever a segment", all);
             let ranges = if spans == 1 { "one range".to_owned() } else { format!("{} ranges", grouped(spans)) };
-            ui.label(weak(format!("ever reserved, in {ranges} of addresses")));
+            let what = if memory.tells_segments() { "ever reserved" } else { "ever in use" };
+            ui.label(weak(format!("{what}, in {ranges} of addresses")));
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 ui.add_space(UNIT);
                 below = !legend.show_beside(ui, cx);

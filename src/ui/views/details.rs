@@ -270,21 +270,31 @@ fn neighbour_line(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot, memory: &Device
 fn account(ui: &mut Ui, cx: &Cx<'_>, snapshot: &Snapshot) {
     let state = cx.state();
     cx.show(ui, &state, |ui, state| {
-        let history = cx.session.front().is_some_and(|(_, _, memory)| memory.has_history());
+        let front = cx.session.front().map(|(_, _, memory)| memory);
+        let history = front.is_some_and(|memory| memory.has_history());
+        // Of segments that nothing tells of there are no sums.
+        let segments = front.is_none_or(|memory| memory.tells_segments());
         let name = if history { moment(state.position) } else { "At the dump".to_owned() };
         title(ui, cx, &name, "the account of this moment");
         fields(ui, cx, "account", |row| {
-            row.bytes("Reserved", state.totals.reserved);
+            if segments {
+                row.bytes("Reserved", state.totals.reserved);
+            }
             row.bytes("Allocated", state.totals.allocated);
             row.bytes("Active", state.totals.active);
             row.bytes("Requested", state.totals.requested);
             row.bytes("Pending free", state.totals.pending_free());
-            row.bytes("Free", state.totals.free());
-            row.bytes("Inactive split", state.inactive_split);
-            row.bytes("Largest free block", state.largest_free_block);
-            row.text("Segments", &grouped(state.segments.len() as u64));
+            if segments {
+                row.bytes("Free", state.totals.free());
+                row.bytes("Inactive split", state.inactive_split);
+                row.bytes("Largest free block", state.largest_free_block);
+                row.text("Segments", &grouped(state.segments.len() as u64));
+            }
             row.text("Blocks", &grouped(state.active_blocks));
         });
+        if !segments {
+            return;
+        }
         ui.add_space(2.0 * UNIT);
         ui.strong("By pool and stream");
         for (i, pool) in state.pools.iter().enumerate() {

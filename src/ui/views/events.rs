@@ -53,6 +53,9 @@ impl View for Events {
         let Some((document, _, memory)) = cx.session.front() else {
             return cx.nothing(ui);
         };
+        if memory.trace.is_empty() && !memory.tells_segments() {
+            return cx.empty(ui, "No events: this kind of file holds one moment.");
+        }
         if memory.trace.is_empty() {
             return cx.empty(
                 ui,

@@ -63,6 +63,9 @@ impl View for MemorySummaryView {
         if memory.ordinal < 0 {
             return cx.empty(ui, "PyTorch's memory summary counts GPU memory. Choose a GPU above to see its own.");
         }
+        if !memory.tells_segments() {
+            return cx.empty(ui, "PyTorch's memory summary counts segments, and this file tells nothing of them.");
+        }
         let answer = cx.ask::<MemorySummary>(cx.cursor());
         cx.show(ui, &answer, |ui, summary| self.list(ui, cx, memory, summary));
     }

@@ -8,6 +8,7 @@ mod compare_parts;
 pub mod details;
 pub mod events;
 pub mod flame;
+pub mod kv;
 pub mod live_set;
 pub mod marks;
 pub mod memory_summary;
@@ -26,6 +27,8 @@ pub mod why;
 
 pub use view::{Cx, View, ViewClass};
 
+use crate::model::DeviceMemory;
+
 /// All views.
 pub const VIEWS: &[ViewClass] = &[
     usage::CLASS,
@@ -40,12 +43,25 @@ pub const VIEWS: &[ViewClass] = &[
     sizes::CLASS,
     spans::CLASS,
     compare::CLASS,
+    kv::CLASS,
     memory_summary::CLASS,
     address_time::CLASS,
     what_if::CLASS,
     details::CLASS,
     why::CLASS,
 ];
+
+/// Whether a view has something to show of the document in front: that of a KV cache only where it is one, the layout
+/// where the file tells of segments, addresses where it tells these.
+pub fn is_shown(class: &ViewClass, cx: &Cx<'_>) -> bool {
+    let front = || cx.session.front().map(|(_, _, memory)| memory);
+    match class.id {
+        id if id == kv::CLASS.id => kv::is_for(cx),
+        id if id == segment_map::CLASS.id => front().is_none_or(DeviceMemory::tells_segments),
+        id if id == address_time::CLASS.id => front().is_none_or(|memory| cx.no_places(memory).is_none()),
+        _ => true,
+    }
+}
 
 /// The view of a name.
 pub fn class_of(id: &str) -> Option<&'static ViewClass> {

@@ -36,6 +36,9 @@ impl View for SegmentMap {
         let Some((document, _, memory)) = cx.session.front() else {
             return cx.nothing(ui);
         };
+        if !memory.tells_segments() {
+            return cx.empty(ui, "This file tells nothing of segments, so there is no layout to show.");
+        }
         let state = cx.state();
         cx.show(ui, &state, |ui, state| {
             if state.segments.is_empty() {

@@ -169,6 +169,9 @@ impl Usage {
 pub fn no_history(memory: &DeviceMemory) -> String {
     let told = memory.coverage.gaps.iter().find(|gap| gap.missing == crate::model::Missing::History);
     match told {
+        Some(gap) if !memory.tells_segments() => {
+            format!("{} The flame graph and the live set show what was in use.", gap.sentence)
+        }
         Some(gap) => format!("{} The layout shows the memory at the dump.", gap.sentence),
         None => "This device has no history: nothing was recorded on it. The layout shows its memory at the dump.".to_owned(),
     }

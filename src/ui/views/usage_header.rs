@@ -71,7 +71,10 @@ pub fn counters(ui: &mut Ui, cx: &Cx<'_>) {
         ("reserved", state.totals.reserved),
         ("largest free block", state.largest_free_block),
     ];
-    for (i, (what, bytes)) in parts.into_iter().enumerate() {
+    // Of segments that nothing tells of there is no sum, and no gap.
+    let unknown = cx.session.front().is_some_and(|(_, _, memory)| !memory.tells_segments());
+    let known = if unknown { 1 } else { parts.len() };
+    for (i, (what, bytes)) in parts.into_iter().take(known).enumerate() {
         if 0 < i {
             ui.label(weak("·"));
         }

@@ -4,7 +4,7 @@
 //! the session through its [`Cx`], asks anew each frame, and changes things only by sending commands.
 
 use crate::analysis::Query;
-use crate::model::{Item, Position};
+use crate::model::{DeviceMemory, Item, Missing, Position};
 use crate::replay::MemoryState;
 use crate::session::{Answer, Command, JobStatus, Place, Session};
 use crate::ui::theme::{Tokens, UNIT};
@@ -101,6 +101,10 @@ impl<'a> Cx<'a> {
             ui.set_max_width(width);
             ui.add(egui::Label::new(egui::RichText::new(sentence).color(self.tokens.weak)).wrap());
         });
+    }
+    /// Why there is no picture of places: this file does not tell where blocks lie. None where it does.
+    pub fn no_places<'m>(&self, memory: &'m DeviceMemory) -> Option<&'m str> {
+        memory.coverage.gaps.iter().find(|gap| gap.missing == Missing::Addresses).map(|gap| gap.sentence.as_str())
     }
     /// What stands in a view while no device is in front.
     pub fn nothing(&self, ui: &mut egui::Ui) {

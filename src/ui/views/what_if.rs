@@ -81,7 +81,7 @@ impl View for WhatIfView {
         let Some((document, _, memory)) = cx.session.front() else {
             return cx.nothing(ui);
         };
-        if memory.ordinal < 0 {
+        if memory.ordinal < 0 || memory.kv.is_some() {
             return cx.empty(ui, "This memory is served by another allocator than the card's: choose a GPU at the top.");
         }
         if !memory.has_history() {

@@ -236,7 +236,9 @@ fn account(ui: &mut Ui, cx: &Cx<'_>, case: &Case) {
         ui,
         |ui| {
             // A part without bytes has no place in the bar, and none here; what is not known is said.
-            for ((name, look, meaning), (_, bytes)) in PARTS.iter().zip(&parts).filter(|(_, (_, bytes))| *bytes != Some(0)) {
+            // What is free of segments that nothing tells of is said above, once.
+            let shown = |part: &str, bytes: Option<u64>| bytes != Some(0) && !(account.free_unknown && part.starts_with("free"));
+            for ((name, look, meaning), (_, bytes)) in PARTS.iter().zip(&parts).filter(|(_, (part, bytes))| shown(part, *bytes)) {
                 let (swatch, painter) = ui.allocate_painter(vec2(2.5 * UNIT, 2.5 * UNIT), Sense::hover());
                 let drawing = parts_bar::draw(&[(*look, 1)], swatch.rect.width(), swatch.rect.height());
                 paint::paint(&painter, swatch.rect.min, &drawing, cx.tokens.palette, &|_| None);
