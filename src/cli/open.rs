@@ -17,13 +17,9 @@ const WITHOUT_WINDOW: &str = "`fragscope report FILE -o OUT.png` draws it and `f
 fn arguments(command: clap::Command) -> clap::Command {
     command
         .about("Open the window")
-        .arg(
-            Arg::new("files")
-                .value_name("FILE")
-                .num_args(0..)
-                .value_parser(value_parser!(PathBuf))
-                .help("Snapshots; without any the welcome page offers samples"),
-        )
+        .arg(Arg::new("files").value_name("FILE").num_args(0..).value_parser(value_parser!(PathBuf)).help(
+            "Snapshots; a folder or a name with * is opened as the ranks of a job; without any the welcome page offers samples",
+        ))
         .arg(
             Arg::new("or-report")
                 .long("or-report")
@@ -40,12 +36,13 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
         bail!("--or-report needs a file to report on: name a snapshot");
     }
     // A path that leads nowhere is wrong usage whether or not there is a display.
-    for file in &files {
+    for file in files.iter().filter(|file| !crate::session::rank_files::is_many(file)) {
         if let Err(error) = std::fs::metadata(file) {
             bail!("{} cannot be opened: {error}", file.display());
         }
     }
-    let first = files.first().cloned();
+    let first = files.first().map(|file| crate::session::rank_files::filled_in(file).map_err(anyhow::Error::msg)).transpose()?;
+    let first = first.and_then(|found| found.into_iter().next());
     let why = match crate::ui::run(files) {
         Ok(()) => return Ok(Outcome::Done),
         Err(error @ UiError::Stopped(_)) => bail!("{error}"),

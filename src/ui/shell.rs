@@ -8,6 +8,7 @@ use crate::ui::panels::export::{Export, ExportDialog};
 use crate::ui::panels::find::FindBar;
 use crate::ui::panels::help::{Help, HelpPage};
 use crate::ui::panels::palette::{CommandPalette, Deed};
+use crate::ui::panels::ranks::RanksPage;
 use crate::ui::panels::report_dialog::ReportDialog;
 use crate::ui::panels::save_picture::SavePicture;
 use crate::ui::panels::welcome::Welcome;
@@ -38,6 +39,12 @@ pub struct Shell {
     banner_open: bool,
     /// A new tab: the start page over open documents.
     starting: bool,
+    /// The page of ranks over open documents.
+    ranks_in_front: bool,
+    ranks: RanksPage,
+    /// The number of the last set of ranks that was opened, and of the last comparison that was shown.
+    shown_ranks: u64,
+    shown_comparison: u64,
     shown_documents: usize,
     /// The number of the last set that was asked to be shown in a view.
     shown_set: u64,
@@ -62,6 +69,10 @@ impl Shell {
             find: FindBar::default(),
             banner_open: false,
             starting: false,
+            ranks_in_front: false,
+            ranks: RanksPage::default(),
+            shown_ranks: 0,
+            shown_comparison: 0,
             shown_documents: 0,
             shown_set: 0,
             playing: None,
@@ -82,7 +93,15 @@ impl Shell {
         let cx = Cx { session, tokens: &tokens };
         // A file that arrives ends the start page.
         if self.shown_documents < session.documents().len() {
-            self.starting = false;
+            (self.starting, self.ranks_in_front) = (false, false);
+        }
+        match session.ranks() {
+            Some(ranks) if self.shown_ranks < ranks.number => {
+                (self.starting, self.ranks_in_front) = (false, true);
+                self.shown_ranks = ranks.number;
+            }
+            Some(_) => {}
+            None => self.ranks_in_front = false,
         }
         self.shown_documents = session.documents().len();
         self.lay_out(session);
@@ -111,9 +130,14 @@ impl Shell {
             self.shown_set = number;
             self.layout.show_view(view);
         }
+        let arrived = session.wanted_comparison().filter(|wanted| session.workspace().active == Some(wanted.front));
+        if let Some(wanted) = arrived.filter(|wanted| self.shown_comparison < wanted.number) {
+            self.shown_comparison = wanted.number;
+            self.layout.show_view("compare");
+        }
         let bar = Frame::new().fill(tokens.panel).inner_margin(Margin::symmetric(2 * UNIT as i8, UNIT as i8));
         Panel::top("menu").frame(bar).show(ui, |ui| self.menu_bar(ui, &cx));
-        let starting = self.starting || session.active().is_none();
+        let starting = self.starting || self.ranks_in_front || session.active().is_none();
         if !starting && self.find.is_open(&cx) {
             Panel::top("find").frame(bar).show(ui, |ui| self.find.show(ui, &cx));
         }
@@ -130,7 +154,12 @@ impl Shell {
         CentralPanel::default().frame(Frame::new().fill(tokens.line)).show(ui, |ui| {
             if starting {
                 ui.painter().rect_filled(ui.max_rect(), 0.0, tokens.panel);
-                self.welcome.show(ui, &cx);
+                if self.ranks_in_front {
+                    // What is open already does not arrive: the page goes at once.
+                    self.ranks_in_front = !self.ranks.show(ui, &cx);
+                } else {
+                    self.welcome.show(ui, &cx);
+                }
             } else if self.layout.show(ui, &cx) {
                 self.keep_layout(&cx, self.layout.to_saved());
             }
@@ -164,13 +193,16 @@ impl Shell {
             self.help_menu(ui, cx);
             ui.add_space(2.0 * UNIT);
             ui.separator();
-            if documents::tabs(ui, cx) {
-                self.starting = false;
+            if documents::ranks_tab(ui, cx, self.ranks_in_front) {
+                (self.starting, self.ranks_in_front) = (false, true);
+            }
+            if documents::tabs(ui, cx, self.ranks_in_front) {
+                (self.starting, self.ranks_in_front) = (false, false);
             }
             if !cx.session.documents().is_empty() {
                 let plus = icon_button(ui, Icon::Plus, "Open another file", false).on_hover_text("Open another file");
                 if plus.clicked() {
-                    self.starting = !self.starting;
+                    (self.starting, self.ranks_in_front) = (!self.starting, false);
                 }
             }
             ui.with_layout(egui::Layout::right_to_left(Align::Center), |ui| {
@@ -201,8 +233,11 @@ impl Shell {
             if item(ui, cx, "Open…", "Ctrl+O") {
                 cx.send(Command::OpenDialog);
             }
+            if item(ui, cx, "Open folder…", "") {
+                cx.send(Command::OpenFolderDialog);
+            }
             if item(ui, cx, "Start page", "") {
-                self.starting = true;
+                (self.starting, self.ranks_in_front) = (true, false);
             }
             let recent = &cx.session.saved().recent;
             if !recent.is_empty() {

@@ -146,7 +146,7 @@ const ONLY_AT: &[(&[&str], &[&str], &str)] = &[
 
 /// Folders with one file a member: the register in their `mod.rs`, and the files that are no members.
 const WINGS: &[(&str, &str, &[&str])] = &[
-    ("cli", "COMMANDS", &["command", "moment", "opening", "output", "picture", "table"]),
+    ("cli", "COMMANDS", &["command", "moment", "opening", "output", "picture", "ranks", "table"]),
     (
         "format",
         "IMPORTERS",

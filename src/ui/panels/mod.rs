@@ -7,6 +7,7 @@ pub mod find;
 pub mod help;
 pub mod jobs;
 pub mod palette;
+pub mod ranks;
 pub mod report_dialog;
 pub mod save_picture;
 pub mod scrubber;

@@ -107,6 +107,7 @@ fn all(session: &Session) -> Vec<(String, &'static str, Deed)> {
     let mut deeds: Vec<(String, &'static str, Deed)> = Vec::new();
     let mut add = |title: &str, keys: &'static str, deed: Deed| deeds.push((title.to_owned(), keys, deed));
     add("Open file…", "Ctrl+O", Deed::Send(Command::OpenDialog));
+    add("Open folder of ranks…", "", Deed::Send(Command::OpenFolderDialog));
     if let Some((document, _, memory)) = session.front() {
         add("Go to the peak", "P", Deed::Send(Command::GoToPeak));
         add("Go to the last out of memory", "O", Deed::Send(Command::GoToLastOom));
