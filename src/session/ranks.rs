@@ -118,8 +118,11 @@ fn open(path: &Path, progress: &Progress) -> Result<Result<Snapshot, String>, Ca
     // The row names the file already.
     Ok(read.map_err(|error| {
         let text = error.to_string();
-        let shorter = text.strip_prefix(&name).map(|rest| rest.trim_start_matches([':', ' ']).to_owned());
-        shorter.filter(|rest| !rest.is_empty()).unwrap_or(text)
+        match text.strip_prefix(&name) {
+            Some(rest) if rest.starts_with(':') => rest.trim_start_matches([':', ' ']).to_owned(),
+            Some(rest) => format!("it{rest}"),
+            None => text,
+        }
     }))
 }
 
