@@ -163,6 +163,8 @@ pub struct RankVerdicts {
     pub unreadable: usize,
     /// Rows with a failure.
     pub failed: usize,
+    /// Whether a file holds several devices, of which the figures leave all but one out.
+    pub several_devices: bool,
 }
 
 type Pick = fn(&RankFigures) -> u64;
@@ -225,6 +227,7 @@ impl RankVerdicts {
             read: read.len(),
             unreadable: rows.iter().filter(|row| matches!(row, RankReading::Unreadable(_))).count(),
             failed,
+            several_devices: read.iter().any(|figures| 1 < figures.devices),
             reasons,
         }
     }
@@ -248,6 +251,9 @@ impl RankVerdicts {
         }
         if 0 < self.unreadable && 0 < self.read {
             words.push_str(&format!(" {} of {} cannot be read.", self.unreadable, counted(files as u64, "file")));
+        }
+        if self.several_devices {
+            words.push_str(" Of a file with several devices the one with most events counts.");
         }
         words
     }

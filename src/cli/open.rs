@@ -4,6 +4,7 @@ use crate::analysis::Moment;
 use crate::cli::command::{Command, Outcome};
 use crate::cli::{output, report};
 use crate::report::ReportOptions;
+use crate::session::rank_files;
 use crate::ui::UiError;
 use anyhow::bail;
 use clap::{Arg, ArgMatches, value_parser};
@@ -36,12 +37,14 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
         bail!("--or-report needs a file to report on: name a snapshot");
     }
     // A path that leads nowhere is wrong usage whether or not there is a display.
-    for file in files.iter().filter(|file| !crate::session::rank_files::is_many(file)) {
-        if let Err(error) = std::fs::metadata(file) {
+    for file in &files {
+        if rank_files::is_many(file) {
+            rank_files::filled_in(file).map_err(anyhow::Error::msg)?;
+        } else if let Err(error) = std::fs::metadata(file) {
             bail!("{} cannot be opened: {error}", file.display());
         }
     }
-    let first = files.first().map(|file| crate::session::rank_files::filled_in(file).map_err(anyhow::Error::msg)).transpose()?;
+    let first = files.first().map(|file| rank_files::filled_in(file).map_err(anyhow::Error::msg)).transpose()?;
     let first = first.and_then(|found| found.into_iter().next());
     let why = match crate::ui::run(files) {
         Ok(()) => return Ok(Outcome::Done),

@@ -90,7 +90,7 @@ pub fn read_each(
             let Some(path) = paths.get(place) else { return Ok(()) };
             progress.check()?;
             let weight = weight_of(path);
-            room.enter(weight);
+            let held = room.enter(weight);
             let part = progress.part();
             // A defect that one file brings to light leaves the others their rows.
             let result = catch_unwind(AssertUnwindSafe(|| work(place, open(path, &part)?, &part)));
@@ -98,7 +98,7 @@ pub fn read_each(
                 let told = format!("reading it met a defect in Fragscope: {}", panic_text(&*panic));
                 work(place, Err(told), &part)
             });
-            room.leave(weight);
+            drop(held);
             result?;
             progress.at(done.fetch_add(1, Ordering::Relaxed) + 1)?;
         }
@@ -106,8 +106,9 @@ pub fn read_each(
     std::thread::scope(|threads| {
         let others: Vec<_> = (1..readers).map(|_| threads.spawn(read)).collect();
         let mine = read();
-        // A thread that ended with a panic has met it outside of a file: that is passed on by `scope`.
-        others.into_iter().filter_map(|thread| thread.join().ok()).chain([mine]).collect()
+        let ended =
+            |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        others.into_iter().map(ended).chain([mine]).collect()
     })
 }
 
@@ -143,17 +144,28 @@ struct Room {
 }
 
 impl Room {
-    fn enter(&self, weight: u64) {
+    /// Waits until there is room; it is given back when what this returns is dropped.
+    fn enter(&self, weight: u64) -> Held<'_> {
         let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         let full = |inside: &mut (u64, usize)| 0 < inside.1 && BUDGET < inside.0.saturating_add(weight);
         let mut inside = self.left.wait_while(inside, full).unwrap_or_else(PoisonError::into_inner);
         *inside = (inside.0.saturating_add(weight), inside.1 + 1);
+        Held { room: self, weight }
     }
-    fn leave(&self, weight: u64) {
-        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        *inside = (inside.0.saturating_sub(weight), inside.1.saturating_sub(1));
+}
+
+/// Room that a file takes.
+struct Held<'a> {
+    room: &'a Room,
+    weight: u64,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut inside = self.room.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        *inside = (inside.0.saturating_sub(self.weight), inside.1.saturating_sub(1));
         drop(inside);
-        self.left.notify_all();
+        self.room.left.notify_all();
     }
 }
 
@@ -182,11 +194,10 @@ impl Session {
         let spec = JobSpec { title: format!("reading the ranks of {title}"), slot: None, lane: Lane::Own, listed: true };
         let status = self.jobs.start(spec, move |cx| {
             let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
-            let sender = Mutex::new(cx);
             read_each(&paths, &cx.progress, |place, read, progress| {
                 let reading = reading_of(read.as_ref().map_err(Clone::clone), progress)?;
                 drop(read);
-                sender.lock().unwrap_or_else(PoisonError::into_inner).send(Message::Rank(number, place, Box::new(reading)));
+                cx.send(Message::Rank(number, place, Box::new(reading)));
                 Ok(())
             })?;
             Ok(())
@@ -278,17 +289,16 @@ mod tests {
     #[test]
     fn large_files_have_the_room_alone() {
         let room = Room::default();
-        room.enter(BUDGET * 3);
-        room.leave(BUDGET * 3);
-        room.enter(BUDGET / 2);
-        room.enter(BUDGET / 2);
+        drop(room.enter(BUDGET * 3));
+        let halves = [room.enter(BUDGET / 2), room.enter(BUDGET / 2)];
         assert_eq!(*room.inside.lock().unwrap(), (BUDGET, 2));
         std::thread::scope(|threads| {
             let waiting = threads.spawn(|| room.enter(BUDGET));
-            room.leave(BUDGET / 2);
-            room.leave(BUDGET / 2);
-            waiting.join().expect("it enters");
+            drop(halves);
+            let whole = waiting.join().expect("it enters");
+            assert_eq!(*room.inside.lock().unwrap(), (BUDGET, 1));
+            drop(whole);
         });
-        assert_eq!(*room.inside.lock().unwrap(), (BUDGET, 1));
+        assert_eq!(*room.inside.lock().unwrap(), (0, 0));
     }
 }

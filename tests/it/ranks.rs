@@ -182,7 +182,7 @@ fn a_folder_opens_as_a_page_and_its_rows_as_files() {
     rest(&mut window);
     // A row: the first click selects, the second opens.
     for _ in 0..2 {
-        window.get_by_label("rank 7").click();
+        window.get_by_role_and_label(egui::accesskit::Role::ListBoxOption, "rank 7").click();
         rest(&mut window);
     }
     assert_eq!(window.state().session.active().map(|document| document.title.as_str()), Some("snapshot_rank7.pickle.gz"));
@@ -203,4 +203,46 @@ fn reading_can_be_stopped_and_keeps_what_was_read() {
     let ranks = session.ranks().expect("the page stays");
     assert!(ranks.done() < 2 && session.documents().is_empty());
     assert!(session.notes().is_empty(), "{:?}", session.notes());
+}
+
+/// A dialog that always answers.
+struct Answering(std::path::PathBuf);
+
+impl fragscope::session::Dialogs for Answering {
+    fn pick_files(&self) -> Vec<std::path::PathBuf> {
+        (0..9).map(|rank| self.0.join(format!("snapshot_rank{rank}.pickle.gz"))).collect()
+    }
+    fn pick_target(&self, _: &str) -> Option<std::path::PathBuf> {
+        None
+    }
+    fn pick_folder(&self) -> Option<std::path::PathBuf> {
+        Some(self.0.clone())
+    }
+}
+
+#[test]
+fn folders_patterns_and_many_files_are_ranks_and_few_files_are_documents() {
+    use fragscope::session::{Command, Session};
+    let job = job();
+    let all: Vec<_> = (0..9).map(|rank| job.path().join(format!("snapshot_rank{rank}.pickle.gz"))).collect();
+    for (command, ranks, documents, notes) in [
+        (Command::OpenFolderDialog, 8, 0, 0),
+        // The ninth file is not there: it has a row with its sentence.
+        (Command::OpenDialog, 9, 0, 0),
+        (Command::Open(job.path().to_owned()), 8, 0, 0),
+        (Command::Open(job.path().join("*rank[12]*")), 0, 0, 1),
+        (Command::Open(job.path().join("*rank?.*")), 8, 0, 0),
+        (Command::Open(job.path().join("*rank1*")), 0, 1, 0),
+        (Command::OpenAll(all[..2].to_vec()), 0, 2, 0),
+        (Command::OpenAll(all.clone()), 9, 0, 0),
+        (Command::Open(job.path().join("nothing*")), 0, 0, 1),
+    ] {
+        let mut session = Session::new(None);
+        session.set_dialogs(std::sync::Arc::new(Answering(job.path().to_owned())));
+        let told = format!("{command:?}");
+        session.apply(command);
+        crate::window::settle(&mut session);
+        let found = session.ranks().map_or(0, |ranks| ranks.done());
+        assert_eq!((found, session.documents().len(), session.notes().len()), (ranks, documents, notes), "{told}");
+    }
 }
