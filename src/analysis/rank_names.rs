@@ -76,8 +76,8 @@ pub fn rank_of_path(path: &str) -> Option<RankName> {
         return named(number, true);
     }
     // The last number that stands alone: `snapshot_12`, `12_memory`. With a letter before it, it is part of a word: `h100`.
-    let alone = name.split(|c: char| !c.is_ascii_alphanumeric()).filter_map(number);
-    alone.last().and_then(|number| named(number, false))
+    let mut alone = name.split(|c: char| !c.is_ascii_alphanumeric()).filter_map(number);
+    alone.next_back().and_then(|number| named(number, false))
 }
 
 /// A file's name without its endings.
