@@ -57,6 +57,32 @@ const fn column(title: &'static str, help: &'static str, units: f32, number: boo
     TableColumn { title, help, width: units * UNIT, number, sorts }
 }
 
+/// Columns that go where there is no room for what is odd, in this order.
+const GO_FIRST: [usize; 6] = [6, 5, OVER_TIME, 4, 7, 1];
+/// What the last column needs at least.
+const LEAST_WHY: f32 = 60.0 * UNIT;
+
+/// The columns for which there is room.
+fn shown_columns(width: f32) -> Vec<usize> {
+    let mut shown: Vec<usize> = (0..COLUMNS.len()).collect();
+    for column in GO_FIRST {
+        let needed: f32 = shown.iter().map(|column| COLUMNS[*column].width + 3.0 * UNIT).sum();
+        if needed + LEAST_WHY <= width {
+            break;
+        }
+        shown.retain(|other| *other != column);
+    }
+    shown
+}
+
+/// A row with these of its cells.
+fn in_columns(row: TableRow, shown: &[usize]) -> TableRow {
+    let cells = shown.iter().map(|column| row.cells.get(*column).cloned().unwrap_or_default()).collect();
+    let at = shown.iter().position(|column| *column == OVER_TIME);
+    let line = at.and_then(|at| row.line.map(|(_, values)| (at, values)));
+    TableRow { cells, line, ..row }
+}
+
 impl RanksPage {
     /// Shows the page; whether another page was asked for.
     pub fn show(&mut self, ui: &mut Ui, cx: &Cx<'_>) -> bool {
@@ -83,13 +109,18 @@ impl RanksPage {
     fn rows(&mut self, ui: &mut Ui, cx: &Cx<'_>, set: &RankSet, chosen: Option<usize>) -> bool {
         let order = ordered(set, self.sort);
         let most = scale(set);
-        let content = TableContent { name: "ranks", columns: &COLUMNS, sort: self.sort, rows: order.len() };
+        let shown = shown_columns(ui.available_width());
+        let columns: Vec<TableColumn> = shown.iter().map(|column| COLUMNS[*column]).collect();
+        // An order by a column that has no room now is kept.
+        let column = shown.iter().position(|column| *column == self.sort.column).unwrap_or(usize::MAX);
+        let sort = TableSort { column, ..self.sort };
+        let content = TableContent { name: "ranks", columns: &columns, sort, rows: order.len() };
         let touch = self.table.show(ui, cx, &content, |place| {
             let row = order.get(place).copied().unwrap_or_default();
-            row_of(set, row, most, chosen == Some(row))
+            in_columns(row_of(set, row, most, chosen == Some(row)), &shown)
         });
         if let Some(sort) = touch.sorted {
-            self.sort = sort;
+            self.sort = TableSort { column: shown.get(sort.column).copied().unwrap_or(WHY), ..sort };
         }
         let clicked = touch.clicked.and_then(|place| order.get(place).copied());
         if let Some(row) = clicked {
@@ -324,4 +355,17 @@ fn ordered(set: &RankSet, sort: TableSort) -> Vec<usize> {
         order.reverse();
     }
     order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_odd_has_room_at_any_width() {
+        for (width, columns) in [(1400.0, 9), (1150.0, 8), (850.0, 6), (400.0, 3), (0.0, 3)] {
+            let shown = shown_columns(width);
+            assert_eq!((shown.len(), shown.last()), (columns, Some(&WHY)), "{width}");
+        }
+    }
 }
