@@ -6,7 +6,7 @@ use crate::cli::at::moment_sentence;
 use crate::cli::command::{Command, Outcome};
 use crate::cli::opening::{self, Device};
 use crate::cli::table::{Align, Table};
-use crate::cli::{moment, output};
+use crate::cli::{moment, output, ranks};
 use crate::model::{AllocatorSettings, DeviceId, DeviceMemory, Snapshot, Warnings};
 use crate::report::json::{self, FileInfo};
 use crate::report::memory_summary;
@@ -31,7 +31,14 @@ fn arguments(command: clap::Command) -> clap::Command {
                 .required(true)
                 .num_args(1..)
                 .value_parser(value_parser!(PathBuf))
-                .help("Snapshots"),
+                .help("Snapshots, folders of them, and names with * and ?; many files are one table, the odd ones first"),
+        )
+        .arg(
+            Arg::new("ranks")
+                .long("ranks")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("summary")
+                .help("One table of all files, as of a folder: which rank is the odd one, and why"),
         )
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Print a JSON list, one object a file"))
         .arg(
@@ -55,7 +62,11 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
     let mut out = output::answers();
     let mut first = true;
     let (paths, summary_at) = asked_for(matches)?;
-    for path in paths {
+    let (paths, together) = ranks::named(paths)?;
+    if matches.get_flag("ranks") || (together && summary_at.is_none()) {
+        return ranks::print(paths, as_json);
+    }
+    for path in &paths {
         let snapshot = match opening::open(path) {
             Ok(snapshot) => snapshot,
             Err(error) => {

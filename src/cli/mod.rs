@@ -18,6 +18,7 @@ pub mod open;
 pub mod opening;
 pub mod output;
 pub mod picture;
+mod ranks;
 pub mod report;
 pub mod table;
 pub mod whatif;

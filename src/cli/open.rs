@@ -4,6 +4,7 @@ use crate::analysis::Moment;
 use crate::cli::command::{Command, Outcome};
 use crate::cli::{opening, output, report};
 use crate::report::ReportOptions;
+use crate::session::rank_files;
 use crate::ui::{Opening, UiError};
 use anyhow::bail;
 use clap::{Arg, ArgMatches, value_parser};
@@ -17,13 +18,9 @@ const WITHOUT_WINDOW: &str = "`fragscope report FILE -o OUT.png` draws it and `f
 fn arguments(command: clap::Command) -> clap::Command {
     command
         .about("Open the window")
-        .arg(
-            Arg::new("files")
-                .value_name("FILE")
-                .num_args(0..)
-                .value_parser(value_parser!(PathBuf))
-                .help("Snapshots; without any the welcome page offers samples"),
-        )
+        .arg(Arg::new("files").value_name("FILE").num_args(0..).value_parser(value_parser!(PathBuf)).help(
+            "Snapshots; a folder or a name with * is opened as the ranks of a job; without any the welcome page offers samples",
+        ))
         .arg(
             Arg::new("or-report")
                 .long("or-report")
@@ -41,11 +38,14 @@ fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
     }
     // A path that leads nowhere is wrong usage whether or not there is a display.
     for file in &files {
-        if let Err(error) = std::fs::metadata(file) {
+        if rank_files::is_many(file) {
+            rank_files::filled_in(file).map_err(anyhow::Error::msg)?;
+        } else if let Err(error) = std::fs::metadata(file) {
             bail!("{} cannot be opened: {error}", file.display());
         }
     }
-    let first = files.first().cloned();
+    let first = files.first().map(|file| rank_files::filled_in(file).map_err(anyhow::Error::msg)).transpose()?;
+    let first = first.and_then(|found| found.into_iter().next());
     let opening = Opening { files, block_bytes: opening::told().block_bytes, job: None };
     let why = match crate::ui::run(opening) {
         Ok(()) => return Ok(Outcome::Done),

@@ -5,7 +5,7 @@
 use crate::analysis::Moment;
 use crate::cli::command::{Command, Outcome};
 use crate::cli::opening::{self, Device};
-use crate::cli::{moment, output, picture, why};
+use crate::cli::{moment, output, picture, ranks, why};
 use crate::model::{Position, Snapshot};
 use crate::replay::Replay;
 use crate::report::overview::{OverviewRow, overview_of};
@@ -32,7 +32,7 @@ fn arguments(command: clap::Command) -> clap::Command {
                 .required(true)
                 .num_args(1..)
                 .value_parser(value_parser!(PathBuf))
-                .help("Snapshots; * and ? in a name are filled in"),
+                .help("Snapshots and folders of them; * and ? in a name are filled in"),
         )
         .arg(output::place(&kinds()).help(format!(
             "Where to; its ending says what: {}. For several files a folder, or a name with {NAME} for each one's own: \
@@ -82,10 +82,7 @@ fn moment_argument(name: &'static str, help: &'static str) -> Arg {
 
 fn run(matches: &ArgMatches) -> anyhow::Result<Outcome> {
     let named: Vec<&PathBuf> = matches.get_many::<PathBuf>("files").into_iter().flatten().collect();
-    let mut files = Vec::new();
-    for path in named {
-        files.extend(filled_in(path)?);
-    }
+    let (files, _) = ranks::named(named)?;
     let out = matches.get_one::<PathBuf>("out").context("no place to write to was named: add -o OUT")?;
     let place = Place::of(out, files.len())?;
     let wanted = Wanted {
@@ -304,54 +301,6 @@ fn stem_of(file: &Path) -> String {
     stem.to_owned()
 }
 
-/// The files a path with `*` and `?` in its last part stands for, by name; the path itself where it has none, or where
-/// a file is called so.
-fn filled_in(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    if !name.contains(['*', '?']) || path.exists() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let entries = std::fs::read_dir(folder).map_err(|error| anyhow::anyhow!("{} cannot be read: {error}", folder.display()))?;
-    let pattern: Vec<char> = name.chars().collect();
-    let mut found: Vec<PathBuf> = entries
-        .flatten()
-        .filter(|entry| {
-            let name: Vec<char> = entry.file_name().to_string_lossy().chars().collect();
-            fits(&pattern, &name) && entry.path().is_file()
-        })
-        .map(|entry| path.with_file_name(entry.file_name()))
-        .collect();
-    if found.is_empty() {
-        bail!("no file is called {}: check the folder and the pattern", path.display());
-    }
-    found.sort();
-    Ok(found)
-}
-
-/// Whether a name fits a pattern of letters, `?` for any letter and `*` for any run of them.
-fn fits(pattern: &[char], name: &[char]) -> bool {
-    // The last star, and what of the name it has taken so far: on a misfit it takes one letter more.
-    let (mut p, mut n, mut star) = (0, 0, None);
-    while n < name.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(c) if *c == '?' || *c == name[n] => (p, n) = (p + 1, n + 1),
-            _ => match star {
-                Some((at, taken)) => {
-                    star = Some((at, taken + 1));
-                    (p, n) = (at + 1, taken + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|c| *c == '*')
-}
-
 fn kinds() -> String {
     let kinds: Vec<String> = REPORTS.iter().map(|report| format!(".{} ({})", report.extension(), report.name())).collect();
     kinds.join(", ")
@@ -395,19 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_filled_in_and_shortened() {
-        let letters = |text: &str| text.chars().collect::<Vec<char>>();
-        for (pattern, name, wanted) in [
-            ("*.pickle", "a.pickle", true),
-            ("*.pickle", "a.pickle.gz", false),
-            ("a*b*c", "aXbYbZc", true),
-            ("a?c", "abc", true),
-            ("a?c", "ac", false),
-            ("*", "", true),
-            ("a**", "a", true),
-        ] {
-            assert_eq!(fits(&letters(pattern), &letters(name)), wanted, "{pattern} {name}");
-        }
+    fn names_are_shortened() {
         for (file, stem) in [("/x/a.pickle.gz", "a"), ("b.v2.json", "b.v2"), (".gz", ".gz"), ("plain", "plain")] {
             assert_eq!(stem_of(Path::new(file)), stem);
         }

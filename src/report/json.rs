@@ -3,7 +3,7 @@
 //! All sizes are integers in bytes, all times integers in Unix µs, all event numbers 0-based per device;
 //! the state at event i is the state after it, and −1 is the state before the first event.
 
-use crate::analysis::{Counters, LiveByStack, MemorySummary, OomEvent, Peak, Summary};
+use crate::analysis::{Counters, LiveByStack, MemorySummary, OomEvent, Peak, RankName, RankVerdicts, Summary};
 use crate::model::{BlockState, DeviceId, DeviceMemory, Pools, Position, Snapshot, StackId, StackTable, Streams, Warnings};
 use crate::replay::{MemoryState, PoolState};
 use crate::simulator::contiguous::KvCompared;
@@ -22,6 +22,40 @@ pub struct FileInfo {
     settings: Settings,
     devices: Vec<DeviceInfo>,
     warnings: Vec<WarningInfo>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rank: Option<RankInfo>,
+}
+
+/// How a file stands between others, where many are looked at together.
+#[derive(Clone, Debug, Serialize)]
+pub struct RankInfo {
+    /// The rank its name tells.
+    rank: Option<u32>,
+    /// The node its name tells.
+    node: Option<u32>,
+    /// Whether it is the one nearest to the medians of all.
+    median: bool,
+    /// What is odd about it, the strongest first; empty where nothing is.
+    odd: Vec<ReasonInfo>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct ReasonInfo {
+    kind: &'static str,
+    sentence: String,
+}
+
+impl RankInfo {
+    /// How a row of judged files stands.
+    pub fn of(name: Option<RankName>, verdicts: &RankVerdicts, row: usize) -> RankInfo {
+        let reasons = verdicts.reasons.get(row).into_iter().flatten();
+        RankInfo {
+            rank: name.map(|name| name.number),
+            node: name.and_then(|name| name.node),
+            median: verdicts.median == Some(row),
+            odd: reasons.map(|reason| ReasonInfo { kind: reason.kind, sentence: reason.words.clone() }).collect(),
+        }
+    }
 }
 
 impl FileInfo {
@@ -55,11 +89,17 @@ impl FileInfo {
                     message: Warnings::message(kind, count, first),
                 })
                 .collect(),
+            rank: None,
         }
     }
 }
 
 impl FileInfo {
+    /// Adds how it stands between other files, as `rank`.
+    #[must_use]
+    pub fn with_rank(self, rank: RankInfo) -> FileInfo {
+        FileInfo { rank: Some(rank), ..self }
+    }
     /// Adds PyTorch's counters to the devices that `summaries` are of: `memory_stats()` as `summary`, flat, by PyTorch's
     /// names; what the recording cannot tell is null.
     #[must_use]

@@ -8,8 +8,9 @@ use crate::session::document::DocumentId;
 use crate::session::jobs::{JobSpec, Lane};
 use crate::session::opening::{self, Source};
 use crate::session::workspace::{Place, Window, Workspace};
-use crate::session::{Answer, Command, Message, Session, samples, source_file};
+use crate::session::{Answer, Command, Dialogs, Message, Session, rank_files, samples, source_file};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The part of the axis that no zoom goes below, in axis units: an event, or a microsecond, fills the view.
@@ -23,13 +24,20 @@ impl Session {
     /// Applies one command.
     pub fn apply(&mut self, command: Command) {
         match command {
-            Command::Open(path) => self.open(Source::Path(path)),
-            Command::OpenBytes { name, bytes } => self.open(Source::Bytes(name, bytes)),
+            Command::Open(path) if rank_files::is_many(&path) => self.open_all(vec![path]),
+            Command::Open(path) => drop(self.open(Source::Path(path))),
+            Command::OpenAll(paths) => self.open_all(paths),
+            Command::OpenRanks { title, files } => self.open_ranks(title, files),
+            Command::CloseRanks => self.close_ranks(),
+            Command::ShowRank(row) => drop(self.show_rank(row)),
+            Command::CompareRank(row) => self.compare_rank(row),
+            Command::OpenBytes { name, bytes } => drop(self.open(Source::Bytes(name, bytes))),
             Command::OpenSample(name) => match samples::by_name(name) {
-                Some(sample) => self.open(Source::Sample(sample.title, sample.bytes)),
+                Some(sample) => drop(self.open(Source::Sample(sample.title, sample.bytes))),
                 None => self.note(format!("There is no sample called {name}."), true),
             },
-            Command::OpenDialog => self.open_dialog(),
+            Command::OpenDialog => self.open_dialog(|dialogs| dialogs.pick_files()),
+            Command::OpenFolderDialog => self.open_dialog(|dialogs| dialogs.pick_folder().into_iter().collect()),
             Command::Close(id) => self.close(id),
             Command::Activate(id) => {
                 if self.documents.iter().any(|document| document.id == id) {
@@ -187,7 +195,7 @@ impl Session {
         }
     }
 
-    pub(super) fn open(&mut self, source: Source) {
+    pub(super) fn open(&mut self, source: Source) -> DocumentId {
         self.next_document += 1;
         let id = DocumentId(self.next_document);
         let spec = JobSpec { title: format!("opening {}", source.title()), slot: None, lane: Lane::Own, listed: true };
@@ -201,9 +209,10 @@ impl Session {
             })
         });
         self.opening.insert(status.id, id);
+        id
     }
 
-    fn open_dialog(&mut self) {
+    fn open_dialog(&mut self, pick: fn(&dyn Dialogs) -> Vec<PathBuf>) {
         let Some(dialogs) = self.dialogs.clone() else {
             self.note("There is no file dialog on this system: type a path on the start page, or drop the file here.", true);
             return;
@@ -211,12 +220,14 @@ impl Session {
         let spec = JobSpec { title: "choosing a file".into(), slot: None, lane: Lane::Own, listed: false };
         self.jobs.start(spec, move |cx| {
             let asked = Instant::now();
-            let files = dialogs.pick_files();
+            let files = pick(dialogs.as_ref());
             if files.is_empty() && asked.elapsed() < NO_DIALOG {
                 let text = "There is no file dialog on this system: type a path on the start page, or drop the file here.".into();
                 cx.send(Message::Note { text, is_error: true });
             }
-            cx.send(Message::Commands(files.into_iter().map(Command::Open).collect()));
+            if !files.is_empty() {
+                cx.send(Message::Commands(vec![Command::OpenAll(files)]));
+            }
             Ok(())
         });
     }

@@ -30,6 +30,7 @@ impl Session {
             }
             JobEvent::Delivered(Message::Categories(path, rules)) => self.use_categories(Some(path), rules),
             JobEvent::Delivered(Message::Tries(delivery)) => self.arrive_tries(*delivery),
+            JobEvent::Delivered(Message::Rank(number, place, reading)) => self.arrive_rank(number, place, *reading),
             JobEvent::Delivered(Message::Note { text, is_error }) => self.note(text, is_error),
             JobEvent::Ended { status, result } => self.job_ended(&status, result),
         }
@@ -62,6 +63,7 @@ impl Session {
         }
         let at = self.documents.partition_point(|other| other.id < id);
         self.documents.insert(at, document);
+        self.keep_compared_in_front(id);
         self.history.restart(&self.workspace);
     }
 

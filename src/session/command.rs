@@ -9,6 +9,7 @@ use crate::session::capturing::CaptureDeed;
 use crate::session::document::DocumentId;
 use crate::session::export::PictureWork;
 use crate::session::jobs::JobId;
+use crate::session::rank_files::RankFile;
 use crate::session::set_choice::SetChoice;
 use crate::session::what_if::{WhatIfDeed, WhatIfForm};
 use crate::session::workspace::EventFilter;
@@ -21,6 +22,21 @@ use std::sync::Arc;
 pub enum Command {
     /// Opens a file beside what is open.
     Open(PathBuf),
+    /// Opens what paths stand for: files, folders, patterns; many files are looked at as the ranks of a job.
+    OpenAll(Vec<PathBuf>),
+    /// Reads many files beside each other, as the ranks of a job.
+    OpenRanks {
+        /// Where they come from.
+        title: String,
+        /// The files.
+        files: Vec<RankFile>,
+    },
+    /// Closes the page of ranks.
+    CloseRanks,
+    /// Opens a rank as a document, by its place.
+    ShowRank(usize),
+    /// Compares a rank with the usual one, by its place.
+    CompareRank(usize),
     /// Opens bytes that came without a path: something dropped onto the window.
     OpenBytes {
         /// What to call it.
@@ -32,6 +48,8 @@ pub enum Command {
     OpenSample(&'static str),
     /// Asks for files through the system's dialog.
     OpenDialog,
+    /// Asks for a folder of files through the system's dialog.
+    OpenFolderDialog,
     /// Closes a document.
     Close(DocumentId),
     /// Brings a document to the front.

@@ -28,6 +28,8 @@ pub mod memo;
 pub mod opening;
 pub mod persist;
 pub mod pictures;
+pub mod rank_files;
+pub mod ranks;
 pub mod samples;
 pub mod set_choice;
 pub mod source_file;
@@ -69,6 +71,10 @@ const ANSWER_BUDGET: usize = 768 << 20;
 pub trait Dialogs: Send + Sync {
     /// Files to open; none where the user cancelled or there is no dialog.
     fn pick_files(&self) -> Vec<PathBuf>;
+    /// A folder of files to open; none where the user cancelled or there is no dialog.
+    fn pick_folder(&self) -> Option<PathBuf> {
+        None
+    }
     /// Where to save; `name` is the suggestion.
     fn pick_target(&self, name: &str) -> Option<PathBuf>;
 }
@@ -104,6 +110,7 @@ pub(crate) enum Message {
     Target(PathBuf),
     Categories(PathBuf, Categories),
     Tries(Box<what_if::Delivery>),
+    Rank(u64, usize, Box<crate::analysis::RankReading>),
     Note { text: String, is_error: bool },
 }
 
@@ -121,6 +128,7 @@ impl std::fmt::Debug for Message {
             Message::Target(_) => "Target",
             Message::Categories(..) => "Categories",
             Message::Tries(_) => "Tries",
+            Message::Rank(..) => "Rank",
             Message::Note { .. } => "Note",
         })
     }
@@ -163,6 +171,9 @@ pub struct Session {
     target: Option<(u64, PathBuf)>,
     categories: Categories,
     shown_set: Option<(u64, &'static str)>,
+    ranks: Option<ranks::RankSet>,
+    next_ranks: u64,
+    wanted_comparison: Option<ranks::WantedComparison>,
     next_document: u64,
     next_note: u64,
     next_save: u64,
@@ -207,6 +218,9 @@ impl Session {
             target: None,
             categories,
             shown_set: None,
+            ranks: None,
+            next_ranks: 0,
+            wanted_comparison: None,
             next_document: 0,
             next_note: 0,
             next_save: 0,
@@ -236,6 +250,7 @@ impl Session {
         for event in self.jobs.poll() {
             self.arrive(event);
         }
+        self.judge_ranks();
         for command in self.commands.take() {
             self.apply(command);
         }

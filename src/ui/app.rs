@@ -21,8 +21,12 @@ impl App {
         context.set_zoom_factor(session.saved().zoom());
         // The window's own keys do that, so that their page can list it.
         context.options_mut(|options| options.zoom_with_keyboard = false);
-        for file in files {
-            session.apply(Command::Open(file));
+        if crate::session::rank_files::MANY_FILES < files.len() {
+            session.apply(Command::OpenAll(files));
+        } else {
+            for file in files {
+                session.apply(Command::Open(file));
+            }
         }
         let shell = Shell::new(&session.saved().layout);
         App { session, shell }
@@ -32,13 +36,17 @@ impl App {
 impl eframe::App for App {
     fn logic(&mut self, context: &egui::Context, _frame: &mut eframe::Frame) {
         let (now, dropped) = context.input(|input| (input.time, input.raw.dropped_files.clone()));
+        let mut paths = Vec::new();
         for file in dropped {
             let path = file.path().to_owned();
             if path.is_file() || path.is_absolute() {
-                self.session.send(Command::Open(path));
+                paths.push(path);
             } else if let Ok(bytes) = file.bytes() {
                 self.session.send(Command::OpenBytes { name: path.display().to_string(), bytes: bytes.into() });
             }
+        }
+        if !paths.is_empty() {
+            self.session.send(Command::OpenAll(paths));
         }
         let tick = self.session.tick(now);
         if let Some(seconds) = tick.again_after_s {
@@ -68,6 +76,9 @@ struct SystemDialogs;
 impl Dialogs for SystemDialogs {
     fn pick_files(&self) -> Vec<PathBuf> {
         rfd::FileDialog::new().set_title("Open a memory snapshot").pick_files().unwrap_or_default()
+    }
+    fn pick_folder(&self) -> Option<PathBuf> {
+        rfd::FileDialog::new().set_title("Open a folder of snapshots").pick_folder()
     }
     fn pick_target(&self, name: &str) -> Option<PathBuf> {
         rfd::FileDialog::new().set_title("Save").set_file_name(name).save_file()

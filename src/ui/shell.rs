@@ -11,6 +11,7 @@ use crate::ui::panels::find::FindBar;
 use crate::ui::panels::help::{Help, HelpPage};
 use crate::ui::panels::live::LiveDeed;
 use crate::ui::panels::palette::{CommandPalette, Deed};
+use crate::ui::panels::ranks::RanksPage;
 use crate::ui::panels::report_dialog::ReportDialog;
 use crate::ui::panels::save_picture::SavePicture;
 use crate::ui::panels::welcome::Welcome;
@@ -45,6 +46,12 @@ pub struct Shell {
     capture: CapturePage,
     capturing: bool,
     left_captures: u64,
+    /// The page of ranks over open documents.
+    ranks_in_front: bool,
+    ranks: RanksPage,
+    /// The number of the last set of ranks that was opened, and of the last comparison that was shown.
+    shown_ranks: u64,
+    shown_comparison: u64,
     shown_documents: usize,
     /// The number of the last set that was asked to be shown in a view.
     shown_set: u64,
@@ -72,6 +79,10 @@ impl Shell {
             capture: CapturePage::default(),
             capturing: false,
             left_captures: 0,
+            ranks_in_front: false,
+            ranks: RanksPage::default(),
+            shown_ranks: 0,
+            shown_comparison: 0,
             shown_documents: 0,
             shown_set: 0,
             playing: None,
@@ -92,7 +103,15 @@ impl Shell {
         let cx = Cx { session, tokens: &tokens };
         // A file that arrives ends the start page.
         if self.shown_documents < session.documents().len() || self.left_captures < session.left_captures() {
-            (self.starting, self.capturing) = (false, false);
+            self.uncover();
+        }
+        match session.ranks() {
+            Some(ranks) if self.shown_ranks < ranks.number => {
+                self.show_ranks();
+                self.shown_ranks = ranks.number;
+            }
+            Some(_) => {}
+            None => self.ranks_in_front = false,
         }
         self.left_captures = session.left_captures();
         self.shown_documents = session.documents().len();
@@ -123,9 +142,14 @@ impl Shell {
             self.shown_set = number;
             self.layout.show_view(view);
         }
+        let arrived = session.wanted_comparison().filter(|wanted| session.workspace().active == Some(wanted.front));
+        if let Some(wanted) = arrived.filter(|wanted| self.shown_comparison < wanted.number) {
+            self.shown_comparison = wanted.number;
+            self.layout.show_view("compare");
+        }
         let bar = Frame::new().fill(tokens.panel).inner_margin(Margin::symmetric(2 * UNIT as i8, UNIT as i8));
         Panel::top("menu").frame(bar).show(ui, |ui| self.menu_bar(ui, &cx));
-        let starting = self.starting || self.capturing || session.active().is_none();
+        let starting = self.starting || self.capturing || self.ranks_in_front || session.active().is_none();
         if !starting && self.find.is_open(&cx) {
             Panel::top("find").frame(bar).show(ui, |ui| self.find.show(ui, &cx));
         }
@@ -151,6 +175,9 @@ impl Shell {
                 ui.painter().rect_filled(ui.max_rect(), 0.0, tokens.panel);
                 if self.capturing {
                     self.capturing = !self.capture.show(ui, &cx);
+                } else if self.ranks_in_front {
+                    // What is open already does not arrive: the page goes at once.
+                    self.ranks_in_front = !self.ranks.show(ui, &cx);
                 } else if self.welcome.show(ui, &cx) {
                     self.show_captures();
                 }
@@ -189,13 +216,18 @@ impl Shell {
             self.help_menu(ui, cx);
             ui.add_space(2.0 * UNIT);
             ui.separator();
-            if documents::tabs(ui, cx) {
-                (self.starting, self.capturing) = (false, false);
+            if documents::ranks_tab(ui, cx, self.ranks_in_front && !self.capturing) {
+                self.show_ranks();
+            }
+            if documents::tabs(ui, cx, self.ranks_in_front || self.capturing) {
+                self.uncover();
             }
             if !cx.session.documents().is_empty() {
                 let plus = icon_button(ui, Icon::Plus, "Open another file", false).on_hover_text("Open another file");
                 if plus.clicked() {
-                    (self.starting, self.capturing) = (!self.starting || self.capturing, false);
+                    let starting = !self.starting || self.capturing || self.ranks_in_front;
+                    self.uncover();
+                    self.starting = starting;
                 }
             }
             ui.with_layout(egui::Layout::right_to_left(Align::Center), |ui| {
@@ -226,11 +258,15 @@ impl Shell {
             if item(ui, cx, "Open…", "Ctrl+O") {
                 cx.send(Command::OpenDialog);
             }
+            if item(ui, cx, "Open folder…", "") {
+                cx.send(Command::OpenFolderDialog);
+            }
             if item(ui, cx, "Record a job…", "Ctrl+R") {
                 self.show_captures();
             }
             if item(ui, cx, "Start page", "") {
-                (self.starting, self.capturing) = (true, false);
+                self.uncover();
+                self.starting = true;
             }
             let recent = &cx.session.saved().recent;
             if !recent.is_empty() {
@@ -371,7 +407,18 @@ impl Shell {
         });
     }
 
+    /// Whatever covers the documents goes.
+    fn uncover(&mut self) {
+        (self.starting, self.capturing, self.ranks_in_front) = (false, false, false);
+    }
+
+    fn show_ranks(&mut self) {
+        self.uncover();
+        self.ranks_in_front = true;
+    }
+
     fn show_captures(&mut self) {
+        self.uncover();
         self.capturing = true;
         self.capture.enter();
     }

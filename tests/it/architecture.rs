@@ -139,7 +139,11 @@ const ONLY_AT: &[(&[&str], &[&str], &str)] = &[
     (&[".", "expect", "("], &[], "an error is handled or passed on, never unwrapped"),
     (&["Color32", "::", "from_*"], &["ui/theme.rs", "paint/"], "colours are inks; the theme and the painter mix them"),
     (&["thread", "::", "spawn"], &["session/jobs.rs", "capture/child.rs"], "threads start in the jobs alone"),
-    (&["thread", "::", "scope"], &["cli/opening.rs"], "threads start in the jobs alone; the progress line is the exception"),
+    (
+        &["thread", "::", "scope"],
+        &["cli/opening.rs", "session/ranks.rs"],
+        "threads start in the jobs alone; the progress line and the reading of many files are the exceptions",
+    ),
     (&["println", "!"], &["cli/"], "only the command line prints"),
     (&["print", "!"], &["cli/"], "only the command line prints"),
     (&["eprintln", "!"], &["cli/", "ui/"], "only the command line and the window print"),
@@ -151,7 +155,7 @@ const ONLY_AT: &[(&[&str], &[&str], &str)] = &[
 
 /// Folders with one file a member: the register in their `mod.rs`, and the files that are no members.
 const WINGS: &[(&str, &str, &[&str])] = &[
-    ("cli", "COMMANDS", &["command", "moment", "opening", "output", "picture", "table"]),
+    ("cli", "COMMANDS", &["command", "moment", "opening", "output", "picture", "ranks", "table"]),
     (
         "format",
         "IMPORTERS",

@@ -242,7 +242,7 @@ fn what_cannot_be_done_is_said_in_a_sentence() {
         (&["at", &missing], &["missing.pickle"]),
         (&["report", &missing, "-o", "x.png"], &["missing.pickle"]),
         (&["open", &missing], &["missing.pickle"]),
-        (&["info", &directory], &["is a folder"]),
+        (&["at", &directory], &["is a folder"]),
         (&["info", &empty], &["empty.pickle is empty"]),
         (&["info", &garbage], &["garbage.pickle"]),
         (&["info", &checkpoint], &["torch.save"]),

@@ -34,6 +34,7 @@ mod patterns;
 mod picture;
 mod picture_views;
 mod random_requests;
+mod ranks;
 mod report;
 mod samples;
 mod scenarios;

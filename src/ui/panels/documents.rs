@@ -7,8 +7,8 @@ use crate::ui::views::view::Cx;
 use crate::ui::widgets::icon::{Icon, icon, icon_button};
 use egui::{Button, ComboBox, Ui};
 
-/// The tabs; whether one was clicked.
-pub fn tabs(ui: &mut Ui, cx: &Cx<'_>) -> bool {
+/// The tabs, none of them lit where another page covers the documents; whether one was clicked.
+pub fn tabs(ui: &mut Ui, cx: &Cx<'_>, covered: bool) -> bool {
     let mut chosen = false;
     let active = cx.session.workspace().active;
     for document in cx.session.documents() {
@@ -16,7 +16,7 @@ pub fn tabs(ui: &mut Ui, cx: &Cx<'_>) -> bool {
         if cx.session.live(document.id).is_some_and(|live| live.is_growing()) {
             icon(ui, Icon::Record, cx.tokens.error).on_hover_text("Being recorded");
         }
-        let tab = ui.add(Button::selectable(active == Some(document.id), short(&document.title)));
+        let tab = ui.add(Button::selectable(!covered && active == Some(document.id), short(&document.title)));
         let origin = &document.snapshot.origin;
         let tab = tab.on_hover_ui(|ui| {
             ui.label(document.path.as_ref().map_or(document.title.clone(), |path| path.display().to_string()));
@@ -33,6 +33,20 @@ pub fn tabs(ui: &mut Ui, cx: &Cx<'_>) -> bool {
         ui.add_space(UNIT);
     }
     chosen
+}
+
+/// The tab of the page of ranks, where there is one; whether it was clicked.
+pub fn ranks_tab(ui: &mut Ui, cx: &Cx<'_>, in_front: bool) -> bool {
+    let Some(ranks) = cx.session.ranks() else { return false };
+    ui.spacing_mut().item_spacing.x = UNIT / 2.0;
+    let tab = ui.add(Button::selectable(in_front, format!("Ranks ({})", ranks.files.len())));
+    let tab = tab.on_hover_text(format!("All ranks of {}", ranks.title));
+    let close = icon_button(ui, Icon::Close, "Close the ranks", false).on_hover_text("Close");
+    if close.clicked() || tab.middle_clicked() {
+        cx.send(Command::CloseRanks);
+    }
+    ui.add_space(UNIT);
+    tab.clicked()
 }
 
 /// The device picker, where there is a choice.

@@ -9,6 +9,7 @@ pub mod help;
 pub mod jobs;
 pub mod live;
 pub mod palette;
+pub mod ranks;
 pub mod report_dialog;
 pub mod save_picture;
 pub mod scrubber;

@@ -110,6 +110,7 @@ fn all(session: &Session) -> Vec<(String, &'static str, Deed)> {
     let mut deeds: Vec<(String, &'static str, Deed)> = Vec::new();
     let mut add = |title: &str, keys: &'static str, deed: Deed| deeds.push((title.to_owned(), keys, deed));
     add("Open file…", "Ctrl+O", Deed::Send(Command::OpenDialog));
+    add("Open folder of ranks…", "", Deed::Send(Command::OpenFolderDialog));
     add("Record a job…", "Ctrl+R", Deed::Capture);
     if let Some(live) = session.live_in_front().filter(|live| live.is_growing()) {
         add("Follow the recording", "L", Deed::Send(Command::FollowEnd));

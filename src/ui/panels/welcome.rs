@@ -41,6 +41,9 @@ impl Welcome {
             if ui.button("Open…").clicked() {
                 cx.send(Command::OpenDialog);
             }
+            if ui.button("Open folder…").on_hover_text("All ranks of a job, side by side").clicked() {
+                cx.send(Command::OpenFolderDialog);
+            }
             let label = ui.label("or type a path");
             let room = (ui.available_width() - 16.0 * UNIT).max(40.0 * UNIT);
             let field = ui.add(

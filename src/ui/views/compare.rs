@@ -70,6 +70,8 @@ struct Compare {
     device: Option<DeviceId>,
     /// The moments of A and B; left open, the peaks of two files, start and cursor of one.
     when: [Option<When>; 2],
+    /// The number of the last comparison that was asked for elsewhere.
+    asked: u64,
     ignore_lines: bool,
     counter: usize,
     align: AlignBy,
@@ -103,6 +105,12 @@ impl View for Compare {
         let Some((front, device_b, _)) = cx.session.front() else {
             return cx.nothing(ui);
         };
+        let wanted = cx.session.wanted_comparison().filter(|wanted| self.asked < wanted.number && wanted.front == front.id);
+        // The baseline may still be on its way.
+        let is_open = |id: DocumentId| cx.session.documents().iter().any(|document| document.id == id);
+        if let Some(wanted) = wanted.filter(|wanted| is_open(wanted.baseline)) {
+            (self.asked, self.with, self.device, self.when) = (wanted.number, Some(wanted.baseline), None, [None, None]);
+        }
         let other = self.other(cx, front);
         let Some(device_a) = self.device_of(cx, front, device_b, other) else {
             return cx.empty(ui, "The file to compare with names no device: it holds neither segments nor events.");

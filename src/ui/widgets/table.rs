@@ -89,6 +89,8 @@ pub struct TableRow {
     pub failed: bool,
     /// A small line in one of its cells, by the column's place: values from left to right.
     pub line: Option<(usize, Vec<u64>)>,
+    /// The value at the top of that line's cell, where rows share a scale; 0: its own largest.
+    pub line_most: u64,
     /// Whether it holds what is searched for; none: nothing is searched for, or it can hold nothing of the kind.
     pub found: Option<bool>,
     /// Whether it can be unfolded, and is.
@@ -307,7 +309,7 @@ fn show_row(
             told = Some(shown.exact.clone());
         }
         if let Some((_, values)) = row.line.as_ref().filter(|(place, _)| *place == i) {
-            draw_line(ui.painter(), cx, cell, values);
+            draw_line(ui.painter(), cx, cell, values, row.line_most);
         }
         let colour = match (shown.weak || row.found == Some(false), row.failed) {
             (true, _) => cx.tokens.weak,
@@ -355,9 +357,9 @@ fn show_row(
 }
 
 /// Values as a line that fills its cell, zero at the bottom.
-fn draw_line(painter: &Painter, cx: &Cx<'_>, cell: Rect, values: &[u64]) {
+fn draw_line(painter: &Painter, cx: &Cx<'_>, cell: Rect, values: &[u64], most: u64) {
     let room = cell.shrink2(vec2(0.0, UNIT));
-    let most = values.iter().copied().max().unwrap_or(0).max(1) as f64;
+    let most = values.iter().copied().max().unwrap_or(0).max(most).max(1) as f64;
     let steps = (values.len().max(2) - 1) as f32;
     let at = |(place, value): (usize, &u64)| {
         let share = (*value as f64 / most) as f32;
