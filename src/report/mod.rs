@@ -19,6 +19,7 @@ pub mod folded;
 pub mod html;
 pub mod json;
 pub mod kv;
+pub mod kv_json;
 pub mod markdown;
 pub mod material;
 pub mod memory_summary;

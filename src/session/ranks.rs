@@ -291,14 +291,14 @@ mod tests {
         let room = Room::default();
         drop(room.enter(BUDGET * 3));
         let halves = [room.enter(BUDGET / 2), room.enter(BUDGET / 2)];
-        assert_eq!(*room.inside.lock().unwrap(), (BUDGET, 2));
+        assert_eq!(*room.inside.lock().expect("nobody panicked"), (BUDGET, 2));
         std::thread::scope(|threads| {
             let waiting = threads.spawn(|| room.enter(BUDGET));
             drop(halves);
             let whole = waiting.join().expect("it enters");
-            assert_eq!(*room.inside.lock().unwrap(), (BUDGET, 1));
+            assert_eq!(*room.inside.lock().expect("nobody panicked"), (BUDGET, 1));
             drop(whole);
         });
-        assert_eq!(*room.inside.lock().unwrap(), (0, 0));
+        assert_eq!(*room.inside.lock().expect("nobody panicked"), (0, 0));
     }
 }
