@@ -233,10 +233,11 @@ pub(super) fn accumulate<'s>(edit: &mut Edit<'_>, workload: &Workload, shares_of
     let known = edit.lives.len();
     let role = |id: AllocationId| if id.row() < known { workload.role(id) } else { Role::Unknown };
     let passes = workload.steps.rows.iter().enumerate().flat_map(|(row, step)| step.rounds.iter().map(move |round| (row, round)));
+    // What is put behind one round stands in front of the next, so all are copied from what was there before the first.
+    let all = edit.requests().to_vec();
     for (row, round) in passes {
         let shares = shares_of(row);
         let (from, to) = (EventIdx(round.from.0), EventIdx(round.to.0.saturating_sub(1)));
-        let all = edit.requests();
         let rows = all.partition_point(|(event, _)| *event < from)..all.partition_point(|(event, _)| *event <= to);
         let pass: Vec<Request> = all[rows].iter().map(|(_, request)| *request).collect();
         for share in shares.iter().skip(1) {
