@@ -14,7 +14,7 @@ use std::sync::Arc;
 const CARD_UNIT: u64 = 1 << 30;
 
 /// Requests up to which the verdict waits for other settings to be tried: a few seconds.
-const MOST_REQUESTS: usize = 150_000;
+const MOST_REQUESTS: usize = 1_000_000;
 
 /// Why a recording cannot be served again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
